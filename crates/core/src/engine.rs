@@ -1,0 +1,278 @@
+//! The one trait.
+//!
+//! An engine carries lines to a store: it enters claims, keeps them alive, takes them out, and tells what it sees.
+//! Everything else (deadlines, waiting, cancellation, re-entrancy, faces) is core's and written once.
+//!
+//! # Three laws
+//! Each is a group of the conformance suite.
+//! 1. **Order.** Of two exclusive grants of one name, the later one, as the store granted them, has the larger fence.
+//!    Repeating a held claim may answer a newer fence, never an older one. Places become visible in order.
+//! 2. **Finality.** A claim judged gone never comes back: not by a late renewal, not by a question. Expiry is judged
+//!    by the store's own clock.
+//! 3. **Doubt is harmless.** Entering and withdrawing are idempotent by id, and a message that arrives late leaves
+//!    no orphan. A resent command, a cancelled future, a lost reply: none of them can grant twice, or leave a ghost
+//!    for longer than its ttl (one renewal where the store can list a session's claims).
+
+use std::{
+    fmt::{self, Debug},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use crate::{About, Claim, ClaimId, Fence, Name, Profile, Result, SessionId, Wake};
+
+/// A store that locks can live in. Seven methods, all required, object-safe: a wrapper cannot forget one.
+///
+/// # Futures
+/// A [`Reply`] is `'static` and may be polled on another runtime than the one it was made on. Making one must not
+/// need a runtime and must not block for longer than a short system call; it may do the work at once and be
+/// [ready](Reply::now). Every reply ends by itself: what the store does not answer within about a third of the ttl
+/// is `Unavailable` (or [`unknown`](Renewal::unknown)), and no caller has to drop it half-way.
+pub trait Engine: Debug + Send + Sync + 'static {
+    /// What this store promises.
+    fn profile(&self) -> Profile;
+
+    /// Opens the session that claims hang from and answers the ttl granted, [`Duration::MAX`] where claims do not
+    /// expire by time. Opening an open session again is harmless and brings back one that the store has dropped
+    /// (its claims stay gone).
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration>;
+
+    /// Enters the line; or, with [`again`](Claim::again), asks. `Lost` means that the store no longer knows the
+    /// session: core opens it anew.
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing>;
+
+    /// Proves that the session lives, and reconciles both ways. Always called from the keeper's runtime, so an engine
+    /// with connections has one there for this alone. One claim that cannot be renewed must not hold up the others:
+    /// small batches, and `unknown` for what was not answered in time. It also advances the lines it touches.
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal>;
+
+    /// Leaves, held or waiting. An absent claim is success. A claim that may still be on its way to the store is
+    /// withdrawn behind it on the same connection.
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()>;
+
+    /// Forgets the session. Core has withdrawn everything before.
+    fn close(&self, session: SessionId) -> Reply<()>;
+
+    /// Shows lines in order, and arms a wake for the next change.
+    fn survey(&self, scope: &Scope) -> Reply<Survey>;
+}
+
+/// What a session brings when it opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Which session.
+    pub session: SessionId,
+    /// How long the store should keep its claims without hearing of it.
+    pub ttl: Duration,
+    /// Whether a process will keep it.
+    pub keep: Keep,
+    /// The process behind it.
+    pub about: About,
+}
+
+/// Who keeps a session alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The process that opened it, for as long as it lives.
+    Process,
+    /// Nobody: its claims live for the ttl, also after the process has ended.
+    Nobody,
+}
+
+/// Where a claim stands.
+#[derive(Debug)]
+pub enum Standing {
+    /// It is held; with a fence if it is exclusive and the store mints them.
+    Held(Option<Fence>),
+    /// It waits (or, with `Watch`, it does not but has armed a wake).
+    Queued {
+        /// How many stand ahead, if known.
+        ahead: Option<u32>,
+        /// Fires on a grant, or when asking is worth it. Armed before this answer was computed.
+        wake: Wake,
+        /// The longest time to trust the wake. Only the front waiter times the holder's expiry.
+        sleep: Duration,
+    },
+    /// It would have had to wait and did not want to. Nothing was written.
+    Refused,
+    /// It was asked about and is not there. Nothing was written.
+    Gone,
+}
+
+/// What a renewal found. Claims that are in none of the lists were confirmed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// Not in line any more.
+    pub gone: Vec<ClaimId>,
+    /// Could not be asked this time.
+    pub unknown: Vec<ClaimId>,
+    /// In line as ours, and not in what was asked.
+    pub stray: Vec<Arc<Claim>>,
+}
+
+/// Why a claim is withdrawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Its own process is done with it.
+    Own,
+    /// Somebody else ended it. A store that can keeps a record.
+    Broken(Arc<Break>),
+}
+
+/// A hold ended by force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Break {
+    /// Who did it.
+    pub by: Arc<str>,
+    /// Why.
+    pub reason: Arc<str>,
+}
+
+/// Which lines to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// This one.
+    Exact(Name),
+    /// This one and all below it.
+    Under(Name),
+    /// Every one.
+    All,
+}
+
+impl Scope {
+    /// Whether `name` is in it.
+    pub fn covers(&self, name: &Name) -> bool {
+        match self {
+            Self::Exact(exact) => name == exact,
+            Self::Under(prefix) => name.is_under(prefix),
+            Self::All => true,
+        }
+    }
+}
+
+/// What a survey saw.
+#[derive(Debug)]
+pub struct Survey {
+    /// The lines that are not empty, by name.
+    pub lines: Vec<LineView>,
+    /// Fires on the next change in the scope.
+    pub wake: Wake,
+    /// The longest time to trust the wake.
+    pub sleep: Duration,
+}
+
+/// One line as a survey saw it.
+#[derive(Clone, Debug)]
+pub struct LineView {
+    /// The lock.
+    pub name: Name,
+    /// Its capacity.
+    pub capacity: u32,
+    /// Everyone in it, in order; holders first.
+    pub places: Vec<PlaceView>,
+    /// The last hold that was ended by force, where the store keeps a record.
+    pub broken: Option<Broken>,
+}
+
+/// One claim in a line as a survey saw it.
+#[derive(Clone, Debug)]
+pub struct PlaceView {
+    /// The claim.
+    pub claim: Arc<Claim>,
+    /// The process behind it, if the store knows.
+    pub about: Option<Arc<About>>,
+    /// Whether it is held.
+    pub state: PlaceState,
+    /// How long ago it entered.
+    pub age: Duration,
+    /// How long it will live without a renewal; `None` where that does not depend on time.
+    pub left: Option<Duration>,
+    /// What is known of its process.
+    pub health: Health,
+}
+
+/// Whether a claim in line is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceState {
+    /// It is.
+    Held {
+        /// With this fence, if it is exclusive.
+        fence: Option<Fence>,
+        /// For so long.
+        since: Duration,
+    },
+    /// It waits.
+    Waiting,
+}
+
+/// What a store can tell of the process behind a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It runs.
+    Running,
+    /// It is stopped (SIGSTOP, a debugger): it keeps its claims and does nothing.
+    Stopped,
+    /// The store cannot tell.
+    Unknown,
+}
+
+/// The record of a [`Break`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which claim.
+    pub id: ClaimId,
+    /// By whom and why.
+    pub cause: Arc<Break>,
+    /// How long ago.
+    pub ago: Duration,
+}
+
+/// An engine's answer: ready at once, or a boxed future.
+pub struct Reply<T>(Inner<T>);
+
+enum Inner<T> {
+    Now(Option<Result<T>>),
+    Later(Pin<Box<dyn Future<Output = Result<T>> + Send>>),
+}
+
+// Nothing in it is pinned in place: a value, or a box that is pinned already.
+impl<T> Unpin for Reply<T> {}
+
+impl<T> Reply<T> {
+    /// The answer is known already.
+    pub fn now(answer: Result<T>) -> Self {
+        Self(Inner::Now(Some(answer)))
+    }
+
+    /// The answer takes a while.
+    pub fn later(future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        Self(Inner::Later(Box::pin(future)))
+    }
+
+    /// The answer if it is known already, else the reply back.
+    pub fn into_now(self) -> std::result::Result<Result<T>, Self> {
+        match self.0 {
+            Inner::Now(Some(answer)) => Ok(answer),
+            inner => Err(Self(inner)),
+        }
+    }
+}
+
+impl<T> Future for Reply<T> {
+    type Output = Result<T>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        match &mut self.0 {
+            Inner::Now(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
+            Inner::Later(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reply")
+    }
+}

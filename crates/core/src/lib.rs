@@ -1,0 +1,20 @@
+//! The core of Bramah.
+pub mod about;
+pub mod claim;
+pub mod clock;
+pub mod engine;
+pub mod error;
+pub mod fence;
+pub mod line;
+pub mod name;
+pub mod profile;
+pub mod wake;
+pub use about::About;
+pub use claim::{Claim, ClaimId, SessionId, Tag, Wait};
+pub use clock::{Clock, Moment};
+pub use engine::*;
+pub use error::{Error, ErrorKind, Result};
+pub use fence::Fence;
+pub use name::Name;
+pub use profile::*;
+pub use wake::{Bell, Wake, Woken};
