@@ -46,12 +46,16 @@ impl About {
     /// # Errors
     /// `Corrupt`, with what was found, also for a newer version of the format.
     pub fn decode(text: &str) -> Result<Self> {
-        let wrong = |why: &str| Error::new(ErrorKind::Corrupt, format!("a session's description is not readable: {why}"));
+        let wrong = |why: &str| {
+            Error::new(ErrorKind::Corrupt, format!("a session's description is not readable: {why}"))
+        };
         let mut words = text.trim_end().split(' ');
         match words.next() {
             Some("1") => {}
             Some(version) if version.parse::<u32>().is_ok() => {
-                return Err(wrong(&format!("it has format {version}, this version reads 1; use a newer bramah")));
+                return Err(wrong(&format!(
+                    "it has format {version}, this version reads 1; use a newer bramah"
+                )));
             }
             _ => return Err(wrong("it does not start with a format number")),
         }
@@ -59,7 +63,9 @@ impl About {
         let (owner, host, pid) = (field("owner")?, field("host")?, field("pid")?);
         let pid = pid.parse().map_err(|_| wrong("the pid is not a number"))?;
         let labels = words
-            .map(|word| word.split_once('=').map(|(key, value)| (unescape(key).into(), unescape(value).into())))
+            .map(|word| {
+                word.split_once('=').map(|(key, value)| (unescape(key).into(), unescape(value).into()))
+            })
             .collect::<Option<_>>()
             .ok_or_else(|| wrong("a label without a value"))?;
         Ok(Self { owner: owner.into(), host: host.into(), pid, labels })
@@ -86,7 +92,10 @@ fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let code = text.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let code = text
+            .get(at + 1..at + 3)
+            .filter(|_| byte == b'%')
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         out.push(code.unwrap_or(byte));
         at += if code.is_some() { 3 } else { 1 };
     }

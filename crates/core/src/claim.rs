@@ -89,7 +89,8 @@ impl fmt::Debug for ClaimId {
 impl FromStr for ClaimId {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::new(ErrorKind::Invalid, "not a claim id: 32 hex digits, a colon and a number expected");
+        let wrong =
+            || Error::new(ErrorKind::Invalid, "not a claim id: 32 hex digits, a colon and a number expected");
         let (session, seq) = text.split_once(':').ok_or_else(wrong)?;
         Ok(Self { session: session.parse()?, seq: seq.parse().map_err(|_| wrong())? })
     }
@@ -102,8 +103,11 @@ pub struct Tag(u64);
 impl Tag {
     fn of(session: SessionId, seq: u64) -> Self {
         // 48 bits of a mix of 192: enough to tell claims apart, too few to go back from.
-        let [high, low] = [(session.0 >> 64) as u64, (session.0 & u128::from(u64::MAX)) as u64];
-        Self(mix(mix(mix(high) ^ low) ^ seq) >> 16)
+        let mixed = session.0.to_be_bytes().chunks_exact(8).fold(seq, |sum, half| {
+            let half = half.try_into().map_or(0, u64::from_be_bytes);
+            mix(sum) ^ half
+        });
+        Self(mix(mixed) >> 16)
     }
 }
 
@@ -136,7 +140,10 @@ impl FromStr for Tag {
             .map(Self)
             .ok_or_else(|| {
                 let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
-                Error::new(ErrorKind::Invalid, format!("\"{shown}\" is not the id of a claim: h and 12 hex digits, as listed by show"))
+                Error::new(
+                    ErrorKind::Invalid,
+                    format!("\"{shown}\" is not the id of a claim: h and 12 hex digits, as listed by show"),
+                )
             })
     }
 }

@@ -126,6 +126,11 @@ impl Clock {
         }
     }
 
+    /// Sleeps for `span` of running time: after a suspend it may end late. Right for pauses, wrong for deadlines.
+    pub(crate) async fn nap(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+
     /// Sleeps until `at`.
     ///
     /// # Cancel safety
@@ -155,7 +160,8 @@ fn boot_now() -> Moment {
 }
 
 fn moment_of(time: rustix::time::Timespec) -> Moment {
-    let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
     Moment(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 

@@ -77,3 +77,10 @@ impl StdError for Error {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+/// So that a [`Name`](crate::Name) is taken wherever text is.
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}

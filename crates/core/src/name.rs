@@ -106,7 +106,20 @@ mod tests {
 
     #[test]
     fn awkward_but_legal_names_pass() {
-        for text in ["a", "a/b", ".", "..", "../x", "{tag}", "*?[x]", "'; drop table", "ключ", "a b", "%2F", "zookeeper"] {
+        for text in [
+            "a",
+            "a/b",
+            ".",
+            "..",
+            "../x",
+            "{tag}",
+            "*?[x]",
+            "'; drop table",
+            "ключ",
+            "a b",
+            "%2F",
+            "zookeeper",
+        ] {
             assert_eq!(Name::new(text).unwrap().as_str(), text);
         }
         assert!(Name::new("x".repeat(200)).is_ok());
@@ -114,7 +127,14 @@ mod tests {
 
     #[test]
     fn broken_names_are_refused_with_the_rule_they_break() {
-        let cases = [("", "empty"), ("/a", "segment"), ("a/", "segment"), ("a//b", "segment"), ("a\nb", "control"), ("a\0", "control")];
+        let cases = [
+            ("", "empty"),
+            ("/a", "segment"),
+            ("a/", "segment"),
+            ("a//b", "segment"),
+            ("a\nb", "control"),
+            ("a\0", "control"),
+        ];
         for (text, rule) in cases {
             let error = Name::new(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);

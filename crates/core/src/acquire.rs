@@ -1,0 +1,311 @@
+//! The one loop that every face acquires through.
+
+use std::{sync::Arc, time::Duration};
+
+use tracing::{debug, trace};
+
+use crate::{
+    Error, ErrorKind, Fence, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake, Woken,
+    gate::Pass,
+    hold::Hold,
+    keeper::{Due, Order, jittered},
+    seat::{Phase, Seat},
+    session::{Core, Flight, Handle, Want},
+};
+
+/// How long a caller is willing to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all.
+    Try,
+    /// Until then.
+    Until(Moment),
+    /// As long as it takes.
+    Forever,
+}
+
+impl Patience {
+    fn deadline(self) -> Moment {
+        match self {
+            Self::Until(at) => at,
+            Self::Try | Self::Forever => Moment::NEVER,
+        }
+    }
+}
+
+/// The first pause after a store did not answer, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// Acquires. `None` only for [`Patience::Try`]: it is busy.
+///
+/// # Cancel safety
+/// Dropping the future at any point hands what is in flight to the keeper, which finishes it and withdraws the claim.
+pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<Option<Hold>> {
+    let core = &handle.core;
+    want.check()?;
+    let started = core.clock.now();
+    let Some(pass) = pass_gate(core, want, patience).await? else { return Ok(None) };
+    let wait = match (patience, core.profile.order) {
+        (Patience::Try, _) => Wait::No,
+        (_, ServiceOrder::Fifo) => Wait::Line,
+        (_, ServiceOrder::Unordered) => Wait::Watch,
+    };
+    let mut attempt = Attempt { handle: handle.clone(), seat: None, flight: Flight::Landed, doubt: false };
+    let mut trouble = Trouble::none();
+    let mut seat = attempt.sit(want, wait, pass);
+    loop {
+        if core.is_closed() {
+            return Err(core.closed_error());
+        }
+        let sent = core.clock.now();
+        let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
+            return Err(trouble.or_timeout(core, want, started));
+        };
+        match answer {
+            Ok(Standing::Held(fence)) => {
+                let until = core.good_until(sent, want.lease);
+                if seat.hold_until(until, core.clock.now()) {
+                    return Ok(Some(attempt.granted(&seat, want, sent, fence, started)));
+                }
+                // The answer took as long as the hold lasts: ask again, which moves the store's expiry, unless the
+                // claim was given up meanwhile.
+                if seat.phase() >= Phase::Lost {
+                    seat = attempt.sit_anew(&seat, want, wait);
+                }
+            }
+            Ok(Standing::Queued { wake, sleep, ahead }) => {
+                trouble = Trouble::none();
+                trace!(name = %want.name, ahead, "waiting");
+                if wait == Wait::Line {
+                    seat.wait_until(core.good_until(sent, None));
+                }
+                match rest(core, &seat, wake, sleep, patience.deadline()).await {
+                    Rested::Granted(fence) if want.lease.is_none() && seat.hold_pushed(core.clock.now()) => {
+                        return Ok(Some(attempt.granted(&seat, want, core.clock.now(), fence, started)));
+                    }
+                    // A lease starts with our own confirmation, so a pushed grant of one is asked about, too.
+                    Rested::Granted(_) | Rested::Ask if wait == Wait::Line => {}
+                    Rested::Granted(_) | Rested::Ask | Rested::Gone => {
+                        seat = attempt.sit_anew(&seat, want, wait)
+                    }
+                    Rested::TimedOut => return Err(trouble.or_timeout(core, want, started)),
+                }
+            }
+            Ok(Standing::Refused) => {
+                attempt.forget();
+                return Ok(None);
+            }
+            Ok(Standing::Gone) => seat = attempt.sit_anew(&seat, want, wait),
+            Err(error) if error.kind() == ErrorKind::Lost => {
+                debug!(%error, "the store has dropped the session; opening it again");
+                core.reopen().await?;
+                seat = attempt.sit_anew(&seat, want, wait);
+                trouble.pause(core, error, patience).await?;
+            }
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                attempt.doubt = true;
+                trouble.pause(core, error, patience).await?;
+            }
+            Err(error) => {
+                // The store refused it: nothing was written, unless an earlier message is still in doubt.
+                if !attempt.doubt {
+                    attempt.forget();
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// The local queue where a session has one seat a name. `None` is busy.
+async fn pass_gate(core: &Core, want: &Want, patience: Patience) -> Result<Option<Option<Pass>>> {
+    if core.profile.seats == Seats::Many {
+        return Ok(Some(None));
+    }
+    if patience == Patience::Try {
+        return Ok(core.gate.try_pass(&want.name).map(Some));
+    }
+    let started = core.clock.now();
+    tokio::select! {
+        biased;
+        pass = core.gate.pass(&want.name) => pass.map(|pass| Some(Some(pass))).ok_or_else(|| core.closed_error()),
+        () = core.clock.sleep_until(patience.deadline()) => Err(timeout(core, want, started)),
+    }
+}
+
+enum Rested {
+    Granted(Option<Fence>),
+    Ask,
+    Gone,
+    TimedOut,
+}
+
+/// Waits for whatever comes first: the wake, the claim's end, the caller's deadline, or the longest sleep.
+async fn rest(core: &Core, seat: &Seat, wake: Wake, sleep: Duration, deadline: Moment) -> Rested {
+    let left = deadline.since(core.clock.now());
+    tokio::select! {
+        biased;
+        woken = wake => match woken {
+            Woken::Held(fence) => Rested::Granted(fence),
+            Woken::Ask => Rested::Ask,
+        },
+        () = seat.ended() => Rested::Gone,
+        () = core.clock.nap(sleep.min(left)) => if left <= sleep { Rested::TimedOut } else { Rested::Ask },
+    }
+}
+
+/// One caller's way through the loop: whatever happens to it, what it left in the store is withdrawn.
+struct Attempt {
+    handle: Arc<Handle>,
+    seat: Option<Arc<Seat>>,
+    flight: Flight,
+    doubt: bool,
+}
+
+impl Attempt {
+    fn sit(&mut self, want: &Want, wait: Wait, pass: Option<Pass>) -> Arc<Seat> {
+        let seat = self.handle.core.sit(want, wait, pass);
+        self.seat = Some(seat.clone());
+        seat
+    }
+
+    /// Enters anew under a new id: the old one is never used again.
+    fn sit_anew(&mut self, old: &Arc<Seat>, want: &Want, wait: Wait) -> Arc<Seat> {
+        let pass = old.take_pass();
+        if self.doubt {
+            self.handle.core.depart(old.clone(), Flight::Landed, true);
+            self.doubt = false;
+        } else {
+            self.handle.core.forget(old);
+        }
+        self.sit(want, wait, pass)
+    }
+
+    /// Sends the claim, or the question about it, and waits for the answer. `None`: the caller's time is up.
+    async fn ask(&mut self, seat: &Seat, deadline: Moment) -> Option<Result<Standing>> {
+        let core = &self.handle.core;
+        let claim = if seat.phase() == Phase::Entering { seat.claim() } else { seat.question() };
+        self.flight = match core.engine.claim(claim).into_now() {
+            Ok(answer) => return Some(answer),
+            Err(reply) => Flight::Claim(reply),
+        };
+        let Flight::Claim(reply) = &mut self.flight else { return None };
+        let answer = tokio::select! {
+            biased;
+            answer = reply => answer,
+            () = core.clock.sleep_until(deadline) => return None,
+        };
+        self.flight = Flight::Landed;
+        Some(answer)
+    }
+
+    /// It is ours: the seat goes on in a hold.
+    fn granted(
+        &mut self,
+        seat: &Arc<Seat>,
+        want: &Want,
+        sent: Moment,
+        fence: Option<Fence>,
+        started: Moment,
+    ) -> Hold {
+        self.seat = None;
+        let core = &self.handle.core;
+        let now = core.clock.now();
+        debug!(name = %want.name, claim = ?seat.id, ?fence, waited = ?now.since(started), "held");
+        let time = |at: Moment, what: Due| {
+            let (seat, core) = (Arc::downgrade(seat), Arc::downgrade(core));
+            self.handle.core.keeper.send(Order::Time { at, seat, core, what });
+        };
+        if let Some(lease) = want.lease {
+            time(core.good_until(sent, want.lease), Due::Lose);
+            time(sent + lease, Due::Leave);
+        }
+        if let Some(max_hold) = want.max_hold {
+            time(now + max_hold, Due::Lose);
+            time(now + max_hold + crate::session::drift(core.pace()), Due::Leave);
+        }
+        Hold::new(self.handle.clone(), seat.clone(), fence)
+    }
+
+    fn forget(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.handle.core.forget(&seat);
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            let flight = std::mem::replace(&mut self.flight, Flight::Landed);
+            self.handle.core.depart(seat, flight, self.doubt);
+        }
+    }
+}
+
+/// A store that has not been answering.
+struct Trouble {
+    since: Option<Moment>,
+    pause: Duration,
+    error: Option<Error>,
+}
+
+impl Trouble {
+    const fn none() -> Self {
+        Self { since: None, pause: PAUSES.0, error: None }
+    }
+
+    /// A pause after a store did not answer; the error itself once it has not answered for a third of the ttl, or
+    /// when the caller does not want to wait.
+    async fn pause(&mut self, core: &Core, error: Error, patience: Patience) -> Result<()> {
+        let now = core.clock.now();
+        let since = *self.since.get_or_insert(now);
+        let out_of_time = now.since(since) >= core.pace() / 3 || now >= patience.deadline();
+        if patience == Patience::Try || out_of_time {
+            return Err(error);
+        }
+        self.error = Some(error);
+        let pause = jittered(self.pause).min(patience.deadline().since(now));
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        core.clock.nap(pause).await;
+        Ok(())
+    }
+
+    /// Why the caller's time ran out: the store's silence if that was it, else the wait.
+    fn or_timeout(self, core: &Core, want: &Want, started: Moment) -> Error {
+        self.error.unwrap_or_else(|| timeout(core, want, started))
+    }
+}
+
+fn timeout(core: &Core, want: &Want, started: Moment) -> Error {
+    let waited = core.clock.now().since(started);
+    Error::new(ErrorKind::Timeout, format!("{} was not free within {waited:.1?}", want.name))
+}
+
+impl Want {
+    fn check(&self) -> Result<()> {
+        let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.name)));
+        if self.weight == 0 || self.weight > self.capacity {
+            return refuse(format!(
+                "{} permits asked of a semaphore of {}; ask for 1 to {}",
+                self.weight, self.capacity, self.capacity
+            ));
+        }
+        if self.note.len() > crate::Claim::MAX_NOTE_BYTES {
+            return refuse(format!(
+                "a note of {} bytes; the most is {}",
+                self.note.len(),
+                crate::Claim::MAX_NOTE_BYTES
+            ));
+        }
+        for (what, span) in [("lease", self.lease), ("max_hold", self.max_hold)] {
+            if span.is_some_and(|span| span < Duration::from_millis(10) || span > crate::Session::MAX_TTL) {
+                return refuse(format!(
+                    "a {what} of {:?} is out of range; use 10ms to 30 days",
+                    span.unwrap_or_default()
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! A local queue in front of stores where a session can claim a name once.
+//!
+//! Where the profile says [`Seats::One`](crate::Seats) (a lease key in etcd, an advisory lock on a connection), two
+//! tasks of one process would share the store's claim and both believe in it. The gate lets one through at a time,
+//! in order. Everywhere else every waiter stands in the store's own line, and this is not used.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::Name;
+
+/// One queue a name.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Mutex<HashMap<Name, Arc<Semaphore>>>);
+
+/// The right to claim a name for this session; the next in the queue has it when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Gate {
+    /// Waits for the way to `name` to be free.
+    ///
+    /// # Cancel safety
+    /// Dropping it gives the place in the queue up.
+    pub(crate) async fn pass(&self, name: &Name) -> Option<Pass> {
+        let queue = self.queue(name);
+        queue.acquire_owned().await.ok().map(|permit| Pass { _permit: permit })
+    }
+
+    /// The pass if it is free now.
+    pub(crate) fn try_pass(&self, name: &Name) -> Option<Pass> {
+        let queue = self.queue(name);
+        queue.try_acquire_owned().ok().map(|permit| Pass { _permit: permit })
+    }
+
+    fn queue(&self, name: &Name) -> Arc<Semaphore> {
+        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Every pass and every waiter has a handle: alone in the map means unused.
+        if queues.len() >= 64 && queues.len().is_power_of_two() {
+            queues.retain(|_, queue| Arc::strong_count(queue) > 1);
+        }
+        queues.entry(name.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_at_a_time_in_order_and_unused_queues_are_dropped() {
+        let gate = Gate::default();
+        let name = Name::new("a").unwrap();
+        let first = gate.try_pass(&name).unwrap();
+        assert!(gate.try_pass(&name).is_none());
+        let mut second = std::pin::pin!(gate.pass(&name));
+        assert!(futures_poll(second.as_mut()).await.is_none());
+        drop(first);
+        let second = second.await.unwrap();
+        for n in 0..200 {
+            gate.try_pass(&Name::new(format!("n{n}")).unwrap()).unwrap();
+        }
+        assert!(gate.0.lock().unwrap().len() < 130, "{}", gate.0.lock().unwrap().len());
+        assert!(gate.try_pass(&name).is_none(), "a queue in use is kept");
+        drop(second);
+        assert!(gate.try_pass(&name).is_some());
+    }
+
+    async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),
+            std::task::Poll::Pending => std::task::Poll::Ready(None),
+        })
+        .await
+    }
+}

@@ -1,0 +1,201 @@
+//! What a caller has when it has the lock.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use crate::{
+    Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Tag,
+    seat::Seat,
+    session::{Core, Flight, Handle},
+};
+
+/// A lock that is held, until it is released or dropped, or lost.
+///
+/// Dropping it releases it too: at once where the store can, else by the keeper, also in a panic, after the
+/// runtime's end, or outside of one. [`release`](Guard::release) does the same and tells how it went.
+///
+/// # Loss
+/// A lease can run out: a pause longer than the ttl, a store out of reach, somebody's `break`. The guard knows
+/// *before* the store may hand the lock on ([`lost`](Guard::lost), [`is_held`](Guard::is_held)); but between a check
+/// and the write after it there is always a moment, so give the [`fence`](Guard::fence) to the resource as well.
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct Guard {
+    hold: Arc<Hold>,
+}
+
+/// How a release went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// It was ours up to the release, and is free.
+    Released,
+    /// It had been lost before.
+    AlreadyLost,
+    /// The store did not confirm. The keeper goes on trying; at the latest it is free after the ttl.
+    Unknown,
+    /// Another guard of the same owner still holds it.
+    StillOwned,
+}
+
+impl Guard {
+    pub(crate) fn new(hold: Hold) -> Self {
+        Self { hold: Arc::new(hold) }
+    }
+
+    pub(crate) fn sharing(hold: Arc<Hold>) -> Self {
+        Self { hold }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// The fencing token, if this hold is exclusive and the store mints one. Larger than that of every exclusive
+    /// grant of this name before it.
+    pub fn fence(&self) -> Option<Fence> {
+        self.hold.fence
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> Name {
+        self.hold.seat.claim().name.clone()
+    }
+
+    /// What this hold is called in listings, and for `break`.
+    pub fn tag(&self) -> Tag {
+        self.hold.seat.id.tag()
+    }
+
+    /// Whether it is held now. Once this has been false it stays false.
+    pub fn is_held(&self) -> bool {
+        self.hold.seat.is_held(&self.hold.core().clock)
+    }
+
+    /// How long it is certain to be held if no renewal gets through any more; zero when it is lost,
+    /// [`Duration::MAX`] where claims do not expire by time.
+    pub fn remaining(&self) -> Duration {
+        if self.is_held() {
+            self.hold.seat.deadline().since(self.hold.core().clock.now())
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Ends when the hold is lost.
+    ///
+    /// # Cancel safety
+    /// It can be dropped and awaited again.
+    pub async fn lost(&self) {
+        self.hold.seat.ended().await;
+    }
+
+    /// Runs `work` while the lock is held, and drops it when the lock is lost.
+    ///
+    /// # Errors
+    /// `Lost`, and then `work` did not finish.
+    pub async fn keep<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            biased;
+            () = self.lost() => Err(self.hold.lost_error()),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Releases the lock and says how it went.
+    ///
+    /// # Cancel safety
+    /// The release goes on when this is dropped.
+    pub async fn release(self) -> Release {
+        match Arc::try_unwrap(self.hold) {
+            Ok(hold) => hold.release().await,
+            Err(_) => Release::StillOwned,
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.name())
+            .field("tag", &self.tag())
+            .field("fence", &self.fence())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A claim that was granted. Withdrawn when it is dropped.
+pub(crate) struct Hold {
+    handle: Arc<Handle>,
+    seat: Arc<Seat>,
+    fence: Option<Fence>,
+    granted: Moment,
+}
+
+impl Hold {
+    pub(crate) fn new(handle: Arc<Handle>, seat: Arc<Seat>, fence: Option<Fence>) -> Self {
+        let granted = handle.core.clock.now();
+        Self { handle, seat, fence, granted }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    pub(crate) fn seat(&self) -> &Arc<Seat> {
+        &self.seat
+    }
+
+    pub(crate) fn lost_error(&self) -> Error {
+        let name = &self.seat.claim().name;
+        let held = self.core().clock.now().since(self.granted);
+        Error::new(
+            ErrorKind::Lost,
+            format!("{name} was lost after {held:.1?}; somebody else may hold it now"),
+        )
+    }
+
+    async fn release(self) -> Release {
+        let core = self.core();
+        let held = self.seat.is_held(&core.clock);
+        if !self.seat.leave() {
+            return Release::AlreadyLost;
+        }
+        let reply = core.engine.withdraw(self.seat.claim(), Exit::Own);
+        let mut leaving = Leaving { core, seat: &self.seat, reply: Some(reply) };
+        let answer = match &mut leaving.reply {
+            Some(reply) => reply.await,
+            None => Ok(()),
+        };
+        leaving.reply = None;
+        if answer.is_ok() {
+            core.forget(&self.seat);
+        } else {
+            core.hand_over(self.seat.clone(), Flight::Landed, false);
+        }
+        match answer {
+            _ if !held => Release::AlreadyLost,
+            Ok(()) => Release::Released,
+            Err(_) => Release::Unknown,
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // After a release it has left already, and this does nothing.
+        self.handle.core.depart(self.seat.clone(), Flight::Landed, false);
+    }
+}
+
+/// A release under way: what it has sent is finished by the keeper if the caller goes away.
+struct Leaving<'a> {
+    core: &'a Arc<Core>,
+    seat: &'a Arc<Seat>,
+    reply: Option<Reply<()>>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            self.core.hand_over(self.seat.clone(), Flight::Withdraw(reply), false);
+        }
+    }
+}

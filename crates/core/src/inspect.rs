@@ -1,0 +1,86 @@
+//! Who holds what, who waits, and how to end it.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use crate::{
+    Break, Error, ErrorKind, Exit, LineView, Modes, Name, PlaceState, PlaceView, Result, Scope, Session,
+    Survey, Tag,
+};
+
+impl Session {
+    /// The line of `name`, if anybody stands in it: who holds it, for how long, who waits.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn inspect(&self, name: &Name) -> Result<Option<LineView>> {
+        let survey = self.survey(&Scope::Exact(name.clone())).await?;
+        Ok(survey.lines.into_iter().find(|line| !line.places.is_empty()))
+    }
+
+    /// All lines in a scope, by name, and a wake for the next change.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn survey(&self, scope: &Scope) -> Result<Survey> {
+        self.0.core.engine.survey(scope).await
+    }
+
+    /// Ends somebody's claim by force: a hold, or a place in line. Whether it was there. Its process learns with its
+    /// next renewal; what it writes until then only a fence can stop.
+    ///
+    /// # Errors
+    /// `Invalid` without a reason, and what the engine says.
+    pub async fn break_hold(&self, name: &Name, tag: Tag, reason: &str) -> Result<bool> {
+        if reason.trim().is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{name}: breaking a hold needs a reason; give one"),
+            ));
+        }
+        let Some(line) = self.inspect(name).await? else { return Ok(false) };
+        let Some(place) = line.places.into_iter().find(|place| place.claim.id.tag() == tag) else {
+            return Ok(false);
+        };
+        let cause = Break { by: self.about().owner.clone(), reason: reason.into() };
+        warn!(%name, %tag, by = %cause.by, reason, "a hold is broken");
+        self.0.core.engine.withdraw(place.claim, Exit::Broken(Arc::new(cause))).await?;
+        Ok(true)
+    }
+
+    /// Refuses a face that the store does not promise.
+    pub(crate) fn require(&self, modes: Modes, name: &Name, what: &str) -> Result<()> {
+        let offered = self.profile().modes;
+        if offered >= modes {
+            return Ok(());
+        }
+        let offers = match offered {
+            Modes::Exclusive => "exclusive locks only",
+            Modes::Shared | Modes::Permits => "exclusive and shared locks only",
+        };
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{name}: {what} is not to be had on this store, which has {offers}"),
+        ))
+    }
+}
+
+impl LineView {
+    /// Those who hold it.
+    pub fn holders(&self) -> impl Iterator<Item = &PlaceView> {
+        self.places.iter().filter(|place| place.is_held())
+    }
+
+    /// Those who wait, in order.
+    pub fn waiters(&self) -> impl Iterator<Item = &PlaceView> {
+        self.places.iter().filter(|place| !place.is_held())
+    }
+}
+
+impl PlaceView {
+    /// Whether it is held.
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, PlaceState::Held { .. })
+    }
+}

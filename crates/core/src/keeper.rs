@@ -1,0 +1,473 @@
+//! The one other actor: it renews what is held and what waits, declares losses, and finishes what callers left.
+//!
+//! The keeper is a future. In production it runs on a thread of its own with a runtime of its own, so a blocked or
+//! starved executor cannot stop it; in seeded worlds it runs on the paused runtime beside everything else.
+//!
+//! Nothing it does waits for anything else it does: renewals and withdrawals are jobs, losses are timers, and a store
+//! that hangs holds up neither.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashSet},
+    fmt,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, task::JoinSet};
+use tracing::{debug, warn};
+
+use crate::{
+    Claim, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Reply, Result, SessionId,
+    seat::{Phase, Seat},
+    session::{Core, Flight, Gone},
+};
+
+/// How many renewals of one session may be unanswered at a time.
+const FLIGHTS: usize = 3;
+
+/// Keeps sessions: one keeper serves any number of them.
+#[derive(Clone)]
+pub struct Keeper(Arc<Link>);
+
+struct Link {
+    orders: mpsc::UnboundedSender<Order>,
+    clock: Clock,
+    own_thread: bool,
+    /// How long the last whole renewal round took, for whoever measures it.
+    last_round_ns: Arc<AtomicU64>,
+}
+
+impl Keeper {
+    /// A keeper on a thread of its own, on the machine's clock.
+    ///
+    /// # Errors
+    /// `Unavailable` when the thread or its runtime cannot be made.
+    pub fn spawn() -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Error::caused(ErrorKind::Unavailable, format!("the keeper's thread cannot start: {error}"), error)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (keeper, driver) = Self::on(Clock::boot(), true);
+        std::thread::Builder::new()
+            .name("bramah-keeper".into())
+            .spawn(move || runtime.block_on(driver))
+            .map_err(failed)?;
+        Ok(keeper)
+    }
+
+    /// A keeper and the future that drives it, for a runtime that you drive: seeded tests. It ends when the last
+    /// handle of the keeper and of its sessions is gone.
+    pub fn driven(clock: Clock) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        Self::on(clock, false)
+    }
+
+    fn on(clock: Clock, own_thread: bool) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let last_round_ns = Arc::<AtomicU64>::default();
+        let shift = Shift {
+            clock: clock.clone(),
+            kept: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            timers_made: 0,
+            jobs: JoinSet::new(),
+            last_round_ns: last_round_ns.clone(),
+        };
+        (Self(Arc::new(Link { orders, clock, own_thread, last_round_ns })), shift.work(inbox))
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// How long the last renewal round took from its start to its last answer.
+    pub fn last_round(&self) -> Duration {
+        Duration::from_nanos(self.0.last_round_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn is_own_thread(&self) -> bool {
+        self.0.own_thread
+    }
+
+    /// A keeper that is gone (its runtime was shut down) takes no orders: then claims end with their ttl.
+    pub(crate) fn send(&self, order: Order) {
+        let _ = self.0.orders.send(order);
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper")
+    }
+}
+
+/// What the keeper is told.
+pub(crate) enum Order {
+    /// A session was opened.
+    Attend(Arc<Core>),
+    /// It has something to renew.
+    Arm(SessionId),
+    /// A claim is to leave.
+    Part(Parting),
+    /// At `at`, do `what` to a hold.
+    Time { at: Moment, seat: Weak<Seat>, core: Weak<Core>, what: Due },
+    /// Withdraw everything, then forget the session, then tell.
+    Close(Arc<Core>, Arc<Gone>),
+    /// The session is closed already.
+    Forget(SessionId),
+}
+
+/// What happens to a hold whose time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// It is declared lost.
+    Lose,
+    /// It is withdrawn: the margin for drift has passed too.
+    Leave,
+}
+
+/// A claim on its way out.
+pub(crate) struct Parting {
+    pub(crate) core: Arc<Core>,
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) flight: Flight,
+    /// Whether the store may have it although we were not told.
+    pub(crate) doubt: bool,
+}
+
+struct Shift {
+    clock: Clock,
+    /// By id: rounds start in the same order in every run of a seed.
+    kept: BTreeMap<SessionId, Kept>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    timers_made: u64,
+    jobs: JoinSet<Done>,
+    last_round_ns: Arc<AtomicU64>,
+}
+
+/// One session's schedule.
+struct Kept {
+    core: Arc<Core>,
+    next_round: Moment,
+    next_lapse: Moment,
+    /// When the renewals that are not answered yet were sent.
+    flights: Vec<Moment>,
+}
+
+struct Timer {
+    at: Moment,
+    number: u64,
+    seat: Weak<Seat>,
+    core: Weak<Core>,
+    what: Due,
+}
+
+enum Done {
+    Renewed { session: SessionId, sent: Moment, asked: Vec<Arc<Seat>>, answer: Result<Renewal> },
+    Other,
+}
+
+impl Shift {
+    async fn work(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let clock = self.clock.clone();
+        let mut open = true;
+        while open || !self.jobs.is_empty() {
+            let next = self.next_due();
+            tokio::select! {
+                biased;
+                // First, so that a deadline that passed while the machine or the process stood still is noticed
+                // before anything is renewed.
+                () = clock.sleep_until(next) => {}
+                order = orders.recv(), if open => match order {
+                    Some(order) => self.obey(order),
+                    None => open = false,
+                },
+                Some(done) = self.jobs.join_next() => {
+                    if let Ok(Done::Renewed { session, sent, asked, answer }) = done {
+                        self.renewed(session, sent, &asked, answer);
+                    }
+                }
+            }
+            self.attend();
+        }
+    }
+
+    fn next_due(&self) -> Moment {
+        let timer = self.timers.peek().map_or(Moment::NEVER, |Reverse(timer)| timer.at);
+        self.kept.values().map(|kept| kept.next_round.min(kept.next_lapse)).fold(timer, Moment::min)
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Attend(core) => {
+                // A store that expires sessions has to hear of one that holds nothing, too.
+                let idle = core.profile.liveness == Liveness::Lease;
+                let next_round = if idle { Moment::NEVER } else { self.clock.now() + core.pace() / 3 };
+                let kept = Kept { next_round, next_lapse: Moment::NEVER, flights: Vec::new(), core };
+                self.kept.insert(kept.core.id(), kept);
+            }
+            Order::Arm(session) => {
+                if let Some(kept) = self.kept.get_mut(&session) {
+                    kept.next_round = kept.next_round.min(self.clock.now() + kept.core.pace() / 3);
+                }
+            }
+            Order::Part(parting) => {
+                self.jobs.spawn(part(parting));
+            }
+            Order::Time { at, seat, core, what } => {
+                self.timers_made += 1;
+                self.timers.push(Reverse(Timer { at, number: self.timers_made, seat, core, what }));
+            }
+            Order::Close(core, gone) => {
+                self.kept.remove(&core.id());
+                let seats: Vec<_> = core.seats().iter().map(|(_, seat)| seat.clone()).collect();
+                // Those that are leaving already have a job; the caller of one that is entering hands it over itself.
+                for seat in seats {
+                    let leaves = matches!(seat.phase(), Phase::Waiting | Phase::Held | Phase::Lost);
+                    seat.lose();
+                    if leaves {
+                        let parting =
+                            Parting { core: core.clone(), seat, flight: Flight::Landed, doubt: false };
+                        self.jobs.spawn(part(parting));
+                    }
+                }
+                self.jobs.spawn(close(core, gone));
+            }
+            Order::Forget(session) => {
+                self.kept.remove(&session);
+            }
+        }
+    }
+
+    /// Does whatever is due: losses first, so that nothing that has run out is renewed.
+    fn attend(&mut self) {
+        let now = self.clock.now();
+        while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
+            let Some(Reverse(timer)) = self.timers.pop() else { break };
+            let (Some(seat), Some(core)) = (timer.seat.upgrade(), timer.core.upgrade()) else { continue };
+            if seat.phase() == Phase::Held && seat.lose() {
+                warn!(claim = ?seat.id, "the time of a hold is up: lost");
+            }
+            if timer.what == Due::Leave && seat.phase() == Phase::Lost {
+                self.jobs.spawn(part(Parting { core, seat, flight: Flight::Landed, doubt: false }));
+            }
+        }
+        let Self { kept, jobs, .. } = self;
+        for kept in kept.values_mut() {
+            if kept.next_lapse.min(kept.next_round) <= now {
+                kept.attend(now, jobs);
+            }
+        }
+    }
+
+    fn renewed(&mut self, session: SessionId, sent: Moment, asked: &[Arc<Seat>], answer: Result<Renewal>) {
+        let now = self.clock.now();
+        let Some(kept) = self.kept.get_mut(&session) else { return };
+        kept.flights.retain(|flight| *flight != sent);
+        let renewal = match answer {
+            Ok(renewal) => renewal,
+            Err(error) => {
+                debug!(%error, "a renewal failed; it is tried again until the deadline");
+                kept.retry_soon(now);
+                return;
+            }
+        };
+        self.last_round_ns
+            .store(u64::try_from(now.since(sent).as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let gone: HashSet<_> = renewal.gone.into_iter().collect();
+        let unknown: HashSet<_> = renewal.unknown.into_iter().collect();
+        let until = kept.core.good_until(sent, None);
+        for seat in asked {
+            if !gone.is_empty() && gone.contains(&seat.id) {
+                if seat.lose() {
+                    warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
+                }
+            } else if unknown.is_empty() || !unknown.contains(&seat.id) {
+                seat.confirm(until, now);
+            }
+        }
+        if !unknown.is_empty() {
+            kept.retry_soon(now);
+        }
+        let strays = kept.core.strays(renewal.stray);
+        for claim in strays {
+            debug!(claim = ?claim.id, "a claim that nobody waits for is withdrawn");
+            let reply = kept.core.engine.withdraw(claim, Exit::Own);
+            self.jobs.spawn(async move {
+                // If it fails, the next renewal lists it again.
+                let _ = settle(reply).await;
+                Done::Other
+            });
+        }
+    }
+}
+
+impl Kept {
+    /// Declares what has run out and starts a round if one is due.
+    fn attend(&mut self, now: Moment, jobs: &mut JoinSet<Done>) {
+        let mut asked = Vec::new();
+        let mut claims: Vec<Arc<Claim>> = Vec::new();
+        self.next_lapse = Moment::NEVER;
+        let due = self.next_round <= now;
+        for (_, seat) in self.core.seats().iter() {
+            let phase = seat.phase();
+            if !matches!(phase, Phase::Waiting | Phase::Held) {
+                continue;
+            }
+            let deadline = seat.deadline();
+            if deadline > now {
+                self.next_lapse = self.next_lapse.min(deadline);
+            } else if phase == Phase::Held && seat.lapse(now) {
+                warn!(claim = ?seat.id, "not confirmed in time: lost");
+                continue;
+            }
+            if due {
+                let claim = seat.claim();
+                if phase == Phase::Waiting || claim.lease.is_none() {
+                    asked.push(seat.clone());
+                    claims.push(claim);
+                }
+            }
+        }
+        if due {
+            self.round(now, asked, claims.into(), jobs);
+        }
+    }
+
+    fn round(
+        &mut self,
+        now: Moment,
+        asked: Vec<Arc<Seat>>,
+        claims: Arc<[Arc<Claim>]>,
+        jobs: &mut JoinSet<Done>,
+    ) {
+        let core = &self.core;
+        let keeps_itself = core.profile.liveness == Liveness::Lease;
+        if keeps_itself && claims.is_empty() && !core.doubt.load(Ordering::Acquire) && core.disarm() {
+            self.next_round = Moment::NEVER;
+            return;
+        }
+        self.flights.retain(|sent| now.since(*sent) < core.pace());
+        if self.flights.len() >= FLIGHTS {
+            self.next_round = now + core.pace() / 6;
+            return;
+        }
+        core.doubt.store(false, Ordering::Release);
+        let session = core.id();
+        let reply = core.engine.renew(session, claims);
+        let (clock, patience) = (core.clock.clone(), core.pace());
+        self.flights.push(now);
+        // Whether it has been answered by then or not.
+        self.next_round = now + core.pace() / 3;
+        jobs.spawn(async move {
+            let answer = within(&clock, now + patience, settle(reply)).await;
+            Done::Renewed { session, sent: now, asked, answer }
+        });
+    }
+
+    fn retry_soon(&mut self, now: Moment) {
+        let pause = (self.core.pace() / 30).max(Duration::from_millis(5));
+        self.next_round = self.next_round.min(now + jittered(pause));
+    }
+}
+
+/// Finishes what is in flight, then withdraws, again and again until it is certain or the claim has expired.
+async fn part(parting: Parting) -> Done {
+    let Parting { core, seat, flight, mut doubt } = parting;
+    seat.leave();
+    let clock = &core.clock;
+    let until = clock.now() + core.pace();
+    let landed = match flight {
+        Flight::Landed => false,
+        Flight::Claim(reply) => {
+            doubt |= within(clock, until, settle(reply)).await.is_err();
+            false
+        }
+        Flight::Withdraw(reply) => within(clock, until, settle(reply)).await.is_ok(),
+    };
+    if doubt {
+        core.doubt.store(true, Ordering::Release);
+    }
+    let mut pause = (core.pace() / 100).max(Duration::from_millis(5));
+    let mut out = landed;
+    // An answer that never came may stand for a claim that is still on its way: it is withdrawn until its time is up.
+    while !out || doubt {
+        let left = within(clock, until, settle(core.engine.withdraw(seat.claim(), Exit::Own))).await;
+        out |= left.is_ok();
+        if (out && !doubt) || clock.now() >= until {
+            break;
+        }
+        clock.sleep_until((clock.now() + jittered(pause)).min(until)).await;
+        pause = (pause * 2).min(core.pace() / 4);
+    }
+    if !out {
+        warn!(claim = ?seat.id, "a claim could not be withdrawn; it ends with its ttl");
+        core.doubt.store(true, Ordering::Release);
+    }
+    core.forget(&seat);
+    core.arm_for_doubt();
+    Done::Other
+}
+
+async fn close(core: Arc<Core>, gone: Arc<Gone>) -> Done {
+    while !core.seats().is_empty() {
+        gone.emptied.notified().await;
+    }
+    let until = core.clock.now() + core.pace();
+    if let Err(error) = within(&core.clock, until, settle(core.engine.close(core.id()))).await {
+        debug!(%error, "a session could not be closed; the store drops it by itself");
+    }
+    gone.tell();
+    Done::Other
+}
+
+/// Waits for an answer until `until`, then takes it as doubt.
+async fn within<T>(clock: &Clock, until: Moment, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        () = clock.sleep_until(until) => Err(Error::new(ErrorKind::Unavailable, "the store did not answer in time")),
+    }
+}
+
+/// An engine's answer. A panic in it (a future of a runtime that has ended) is doubt, not the end of the keeper.
+async fn settle<T>(mut reply: Reply<T>) -> Result<T> {
+    poll_fn(move |cx| {
+        catch_unwind(AssertUnwindSafe(|| Pin::new(&mut reply).poll(cx))).unwrap_or_else(|_| {
+            Poll::Ready(Err(Error::new(ErrorKind::Unavailable, "the engine stopped in the middle of a call")))
+        })
+    })
+    .await
+}
+
+/// Half of `pause` to all of it, so that processes do not move in step.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}

@@ -1,0 +1,229 @@
+//! The reference engine: lines in this process's memory.
+//!
+//! It is what the trait means, made runnable: every rustdoc example and every seeded world uses it, and the other
+//! engines are held against it. Claims have leases, expiry is judged by its own clock, and a line that nobody stands
+//! in takes no memory.
+
+mod lane;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    About, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Modes, Name, Opening,
+    Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey, Wake, Waking, Woken,
+    fence::Mint,
+};
+use lane::{Lane, Terms};
+
+/// Locks in the memory of this process. Clones share one store.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah_core::Result<()> {
+/// use bramah_core::{Memory, Session};
+/// let store = Memory::new();
+/// let (a, b) = (Session::open(store.clone()).await?, Session::open(store).await?);
+/// let guard = a.mutex("x")?.lock().await?;
+/// assert!(b.mutex("x")?.try_lock().await?.is_none());
+/// # drop(guard); Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Memory(Arc<Store>);
+
+const SHARDS: usize = 16;
+
+/// How long a survey may trust its wake: leases run out without a sound.
+const SURVEY_SLEEP: Duration = Duration::from_secs(1);
+
+struct Store {
+    clock: Clock,
+    mint: Mint,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<Name, Lane>>; SHARDS],
+    sessions: Mutex<HashMap<SessionId, Arc<About>>>,
+    observers: Mutex<Vec<(Scope, Bell)>>,
+    observed: AtomicUsize,
+}
+
+impl Memory {
+    /// An empty store on the machine's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::boot())
+    }
+
+    /// An empty store on a clock of your own.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self(Arc::new(Store {
+            clock,
+            mint: Mint::default(),
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            sessions: Mutex::default(),
+            observers: Mutex::default(),
+            observed: AtomicUsize::new(0),
+        }))
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+impl From<Memory> for Arc<dyn Engine> {
+    fn from(memory: Memory) -> Self {
+        Arc::new(memory)
+    }
+}
+
+impl Engine for Memory {
+    fn profile(&self) -> Profile {
+        Profile {
+            modes: Modes::Permits,
+            order: Order::Fifo,
+            fence: Fencing::Clocked,
+            liveness: Liveness::Lease,
+            wake: Waking::Pushed,
+            seats: Seats::Many,
+            lease: Leasing::Stored,
+            strays: Strays::Listed,
+        }
+    }
+
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        lock(&self.0.sessions).insert(opening.session, Arc::new(opening.about.clone()));
+        Reply::now(Ok(opening.ttl))
+    }
+
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        let store = &*self.0;
+        let name = claim.name.clone();
+        let standing = {
+            let mut shard = store.shard(&name);
+            let terms = store.terms();
+            if claim.again && !shard.contains_key(&name) {
+                Ok(Standing::Gone)
+            } else {
+                let lane = shard.entry(name.clone()).or_insert_with(|| Lane::new(claim.capacity));
+                let standing = lane.claim(claim, &terms);
+                if lane.is_idle() {
+                    shard.remove(&name);
+                }
+                standing
+            }
+        };
+        store.changed(&name);
+        Reply::now(standing)
+    }
+
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        let store = &*self.0;
+        let mut renewal = Renewal::default();
+        for claim in claims.iter() {
+            let terms = store.terms();
+            if let Some(lane) = store.shard(&claim.name).get_mut(&claim.name)
+                && lane.renew(claim, &terms)
+            {
+                continue;
+            }
+            renewal.gone.push(claim.id);
+        }
+        let asked: std::collections::HashSet<u64> = claims.iter().map(|claim| claim.id.seq).collect();
+        let now = store.clock.now();
+        for shard in &store.shards {
+            let shard = lock(shard);
+            let ours =
+                shard.values().flat_map(|lane| lane.living(now)).filter(|claim| claim.id.session == session);
+            renewal.stray.extend(ours.filter(|claim| !asked.contains(&claim.id.seq)).cloned());
+        }
+        Reply::now(Ok(renewal))
+    }
+
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        let store = &*self.0;
+        {
+            let mut shard = store.shard(&claim.name);
+            if let Some(lane) = shard.get_mut(&claim.name) {
+                lane.withdraw(claim.id, &exit, &store.terms());
+                if lane.is_idle() {
+                    shard.remove(&claim.name);
+                }
+            }
+        }
+        store.changed(&claim.name);
+        Reply::now(Ok(()))
+    }
+
+    fn close(&self, session: SessionId) -> Reply<()> {
+        lock(&self.0.sessions).remove(&session);
+        Reply::now(Ok(()))
+    }
+
+    fn survey(&self, scope: &Scope) -> Reply<Survey> {
+        let store = &*self.0;
+        let (bell, wake) = Wake::pair();
+        {
+            let mut observers = lock(&store.observers);
+            observers.retain(|(_, bell)| !bell.is_deaf());
+            observers.push((scope.clone(), bell));
+            store.observed.store(observers.len(), Ordering::Release);
+        }
+        let about = lock(&store.sessions).clone();
+        let now = store.clock.now();
+        let mut lines: Vec<LineView> = Vec::new();
+        for shard in &store.shards {
+            let shard = lock(shard);
+            let inside = shard.iter().filter(|(name, _)| scope.covers(name));
+            lines.extend(inside.filter_map(|(name, lane)| lane.view(name, &about, now)));
+        }
+        lines.sort_by(|a, b| a.name.cmp(&b.name));
+        Reply::now(Ok(Survey { lines, wake, sleep: SURVEY_SLEEP }))
+    }
+}
+
+impl Store {
+    fn shard(&self, name: &Name) -> MutexGuard<'_, HashMap<Name, Lane>> {
+        // Which shard a name is in has no meaning: the remainder of a 64-bit hash.
+        let index = self.hasher.hash_one(name) % SHARDS as u64;
+        lock(&self.shards[usize::try_from(index).unwrap_or(0)])
+    }
+
+    fn terms(&self) -> Terms<'_> {
+        Terms { now: self.clock.now(), clock: &self.clock, mint: &self.mint }
+    }
+
+    /// Wakes those who watch `name`.
+    fn changed(&self, name: &Name) {
+        if self.observed.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut observers = lock(&self.observers);
+        let (woken, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *observers).into_iter().partition(|(scope, _)| scope.covers(name));
+        *observers = rest;
+        self.observed.store(observers.len(), Ordering::Release);
+        drop(observers);
+        for (_, bell) in woken {
+            bell.ring(Woken::Ask);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

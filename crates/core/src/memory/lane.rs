@@ -1,0 +1,242 @@
+//! One name's line in memory, with who is in it and until when.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use crate::{
+    About, Bell, Break, Broken, Claim, ClaimId, Clock, Exit, Fence, Health, LineView, Moment, Name,
+    PlaceState, PlaceView, Result, SessionId, Standing, Wait, Wake, Woken, fence::Mint, line::Line,
+};
+
+/// What a lane needs of the store to judge and to grant.
+pub(super) struct Terms<'a> {
+    pub(super) now: Moment,
+    pub(super) clock: &'a Clock,
+    pub(super) mint: &'a Mint,
+}
+
+pub(super) struct Lane {
+    line: Line<Place>,
+    /// Those who took no place and want to hear of a free one.
+    watchers: Vec<Bell>,
+    broken: Option<(ClaimId, Arc<Break>, Moment)>,
+}
+
+struct Place {
+    claim: Arc<Claim>,
+    entered: Moment,
+    expires: Moment,
+    grant: Option<Grant>,
+    bell: Option<Bell>,
+}
+
+struct Grant {
+    at: Moment,
+    fence: Option<Fence>,
+    /// Whether the holder has confirmed it: from then on a fixed lease runs, and no renewal stretches it.
+    confirmed: bool,
+}
+
+impl Lane {
+    pub(super) fn new(capacity: u32) -> Self {
+        Self { line: Line::new(capacity), watchers: Vec::new(), broken: None }
+    }
+
+    /// Whether it can be forgotten. A record of a break keeps it until the next claim has come and gone.
+    pub(super) fn is_idle(&self) -> bool {
+        self.line.is_empty() && self.watchers.is_empty() && self.broken.is_none()
+    }
+
+    /// Enters, or asks.
+    pub(super) fn claim(&mut self, claim: Arc<Claim>, terms: &Terms<'_>) -> Result<Standing> {
+        self.pass_over_the_dead(terms);
+        if let Some(index) = self.line.find(|place| place.claim.id == claim.id) {
+            return Ok(self.ask(index, claim, terms));
+        }
+        if claim.again {
+            return Ok(Standing::Gone);
+        }
+        if !self.line.is_empty() && self.line.capacity() != claim.capacity {
+            return Err(claim.conflict(self.line.capacity()));
+        }
+        self.line.recapacitate(claim.capacity);
+        if !self.line.would_hold(claim.weight) && claim.wait != Wait::Line {
+            return Ok(self.turn_away(&claim));
+        }
+        self.broken = self.broken.take().filter(|_| !self.line.is_empty());
+        let weight = claim.weight;
+        let expires = terms.now + claim.ttl;
+        let place = Place { claim, entered: terms.now, expires, grant: None, bell: None };
+        let held = self.line.enter(weight, place);
+        let index = self.line.len() - 1;
+        if held && let Some(place) = self.line.get_mut(index) {
+            let fence = place.granted(terms, true);
+            return Ok(Standing::Held(fence));
+        }
+        Ok(self.queue(index, terms))
+    }
+
+    /// A claim that is in line asks where it stands: that proves its life like a renewal.
+    fn ask(&mut self, index: usize, claim: Arc<Claim>, terms: &Terms<'_>) -> Standing {
+        let Some(place) = self.line.get_mut(index) else { return Standing::Gone };
+        place.claim = claim;
+        place.prolong(terms.now);
+        let Some(grant) = &mut place.grant else { return self.queue(index, terms) };
+        if !grant.confirmed {
+            grant.confirmed = true;
+            place.expires = terms.now + place.claim.lease.unwrap_or(place.claim.ttl);
+        }
+        if let (Some(fence), Some(floor)) = (&mut grant.fence, place.claim.floor) {
+            *fence = (*fence).max(floor);
+            terms.mint.raise(*fence);
+        }
+        Standing::Held(grant.fence)
+    }
+
+    fn queue(&mut self, index: usize, terms: &Terms<'_>) -> Standing {
+        let (bell, wake) = Wake::pair();
+        let ahead = u32::try_from(index).ok();
+        // Only the front waiter times the holders, or a dead one would wake the whole line at once.
+        let soonest = self.line.iter().take(self.line.held()).map(|place| place.expires).min();
+        let is_front = index == self.line.held();
+        let Some(place) = self.line.get_mut(index) else { return Standing::Gone };
+        place.bell = Some(bell);
+        let sleep = match soonest {
+            Some(expires) if is_front => expires.since(terms.now) + Duration::from_millis(1),
+            _ => place.claim.ttl,
+        };
+        Standing::Queued { ahead, wake, sleep }
+    }
+
+    fn turn_away(&mut self, claim: &Claim) -> Standing {
+        if claim.wait == Wait::No {
+            return Standing::Refused;
+        }
+        let (bell, wake) = Wake::pair();
+        self.watchers.retain(|bell| !bell.is_deaf());
+        self.watchers.push(bell);
+        Standing::Queued { ahead: None, wake, sleep: claim.ttl }
+    }
+
+    /// Whether the claim is in line, and now for a ttl longer.
+    pub(super) fn renew(&mut self, claim: &Claim, terms: &Terms<'_>) -> bool {
+        self.pass_over_the_dead(terms);
+        let Some(index) = self.line.find(|place| place.claim.id == claim.id) else { return false };
+        match self.line.get_mut(index) {
+            Some(place) if place.expires > terms.now => {
+                place.prolong(terms.now);
+                true
+            }
+            _ => {
+                self.line.remove(index);
+                self.advance(terms);
+                false
+            }
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, id: ClaimId, exit: &Exit, terms: &Terms<'_>) {
+        if let Some(index) = self.line.find(|place| place.claim.id == id) {
+            self.line.remove(index);
+            if let Exit::Broken(cause) = exit {
+                self.broken = Some((id, cause.clone(), terms.now));
+            }
+        }
+        self.pass_over_the_dead(terms);
+        self.advance(terms);
+    }
+
+    /// Drops holders whose lease has run out. Waiters are judged when they reach the head.
+    fn pass_over_the_dead(&mut self, terms: &Terms<'_>) {
+        let mut index = 0;
+        let mut dropped = false;
+        while index < self.line.held() {
+            if self.line.get(index).is_some_and(|place| place.expires <= terms.now) {
+                self.line.remove(index);
+                dropped = true;
+            } else {
+                index += 1;
+            }
+        }
+        if dropped {
+            self.advance(terms);
+        }
+    }
+
+    /// Grants whoever fits now.
+    fn advance(&mut self, terms: &Terms<'_>) {
+        while let Some(next) = self.line.next_fitting() {
+            if next.expires <= terms.now {
+                self.line.remove(self.line.held());
+                continue;
+            }
+            if let Some(place) = self.line.grant_next() {
+                let fence = place.granted(terms, false);
+                if let Some(bell) = place.bell.take() {
+                    bell.ring(Woken::Held(fence));
+                }
+            }
+        }
+        for bell in self.watchers.drain(..) {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    /// The claims that have not run out.
+    pub(super) fn living(&self, now: Moment) -> impl Iterator<Item = &Arc<Claim>> {
+        self.line.iter().filter(move |place| place.expires > now).map(|place| &place.claim)
+    }
+
+    pub(super) fn view(
+        &self,
+        name: &Name,
+        about: &HashMap<SessionId, Arc<About>>,
+        now: Moment,
+    ) -> Option<LineView> {
+        let places: Vec<PlaceView> = self
+            .line
+            .iter()
+            .filter(|place| place.expires > now)
+            .map(|place| place.view(about, now))
+            .collect();
+        let broken = self.broken.as_ref().map(|(id, cause, at)| Broken {
+            id: *id,
+            cause: cause.clone(),
+            ago: now.since(*at),
+        });
+        let seen = !places.is_empty() || broken.is_some();
+        seen.then(|| LineView { name: name.clone(), capacity: self.line.capacity(), places, broken })
+    }
+}
+
+impl Place {
+    /// Moves the expiry, unless a fixed lease is running.
+    fn prolong(&mut self, now: Moment) {
+        let running = self.claim.lease.is_some() && self.grant.as_ref().is_some_and(|grant| grant.confirmed);
+        if !running {
+            self.expires = now + self.claim.ttl;
+        }
+    }
+
+    /// It becomes a holder: mints its fence and starts its time.
+    fn granted(&mut self, terms: &Terms<'_>, confirmed: bool) -> Option<Fence> {
+        let fence = self.claim.is_exclusive().then(|| terms.mint.next(terms.clock.wall_us()));
+        let span = if confirmed { self.claim.lease.unwrap_or(self.claim.ttl) } else { self.claim.ttl };
+        self.expires = terms.now + span;
+        self.grant = Some(Grant { at: terms.now, fence, confirmed });
+        fence
+    }
+
+    fn view(&self, about: &HashMap<SessionId, Arc<About>>, now: Moment) -> PlaceView {
+        PlaceView {
+            claim: self.claim.clone(),
+            about: about.get(&self.claim.id.session).cloned(),
+            state: self.grant.as_ref().map_or(PlaceState::Waiting, |grant| PlaceState::Held {
+                fence: grant.fence,
+                since: now.since(grant.at),
+            }),
+            age: now.since(self.entered),
+            left: Some(self.expires.since(now)),
+            health: Health::Unknown,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Several locks as one.
+
+use std::{future::Future, time::Duration};
+
+use crate::{
+    Error, ErrorKind, Guard, Lock, Release, Result,
+    acquire::{Patience, acquire},
+};
+
+/// All of these locks, or none: sorted, so that two callers cannot wait for each other; one deadline; released in
+/// reverse. They may live on different engines.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah_core::Result<()> {
+/// # use bramah_core::{Memory, Session, all};
+/// let session = Session::open(Memory::new()).await?;
+/// let (from, to) = (session.mutex("account/7")?, session.mutex("account/9")?);
+/// let guards = all([from, to]).lock().await?;
+/// assert!(guards.is_held());
+/// guards.release().await;
+/// # Ok(()) }
+/// ```
+pub fn all<L: Into<Lock>>(locks: impl IntoIterator<Item = L>) -> All {
+    let mut locks: Vec<Lock> = locks.into_iter().map(Into::into).collect();
+    locks.sort_by(|a, b| key(a).cmp(&key(b)));
+    All { locks }
+}
+
+/// Several locks to be taken together. From [`all`].
+#[derive(Clone, Debug)]
+pub struct All {
+    locks: Vec<Lock>,
+}
+
+/// What a lock is sorted by: the same in every process.
+fn key(lock: &Lock) -> (&str, &str) {
+    (lock.want.name.as_str(), &lock.handle.core.store)
+}
+
+impl All {
+    /// Waits for all of them, as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Lock::lock`], for the first that fails; the others are released. `Invalid` if there are none, or one twice.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases what was taken.
+    pub async fn lock(&self) -> Result<Guards> {
+        self.acquire(Patience::Forever)
+            .await?
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "a claim was refused"))
+    }
+
+    /// Takes all of them if all are free; else none, and `None`.
+    ///
+    /// # Errors
+    /// As [`All::lock`].
+    ///
+    /// # Cancel safety
+    /// As [`All::lock`].
+    pub async fn try_lock(&self) -> Result<Option<Guards>> {
+        self.acquire(Patience::Try).await
+    }
+
+    /// Waits for all of them for `wait` in all.
+    ///
+    /// # Errors
+    /// `Timeout`; else as [`All::lock`].
+    ///
+    /// # Cancel safety
+    /// As [`All::lock`].
+    pub async fn lock_within(&self, wait: Duration) -> Result<Guards> {
+        let Some(first) = self.locks.first() else { return Err(none()) };
+        let until = first.handle.core.clock.now() + wait;
+        self.acquire(Patience::Until(until))
+            .await?
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "a claim was refused"))
+    }
+
+    async fn acquire(&self, patience: Patience) -> Result<Option<Guards>> {
+        if self.locks.is_empty() {
+            return Err(none());
+        }
+        if let Some(twice) = self.locks.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
+            let why = format!("{} is asked for twice at once; it would wait for itself", twice[0].want.name);
+            return Err(Error::new(ErrorKind::Invalid, why));
+        }
+        let mut guards = Guards { guards: Vec::with_capacity(self.locks.len()) };
+        for lock in &self.locks {
+            match acquire(&lock.handle, &lock.want, patience).await? {
+                Some(hold) => guards.guards.push(Guard::new(hold)),
+                None => return Ok(None),
+            }
+        }
+        // The first may have been lost while the last was waited for.
+        match guards.guards.iter().find(|guard| !guard.is_held()) {
+            Some(lost) => Err(lost.hold().lost_error()),
+            None => Ok(Some(guards)),
+        }
+    }
+}
+
+fn none() -> Error {
+    Error::new(ErrorKind::Invalid, "no lock was named; name at least one")
+}
+
+/// Several locks that are held. Released, the last first, when dropped.
+#[derive(Debug)]
+#[must_use = "the locks are released when their guards are dropped"]
+pub struct Guards {
+    guards: Vec<Guard>,
+}
+
+impl Guards {
+    /// Each guard, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = &Guard> {
+        self.guards.iter()
+    }
+
+    /// Whether all are held.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// How long all are certain to be held.
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+    }
+
+    /// Ends when any of them is lost.
+    ///
+    /// # Cancel safety
+    /// It can be dropped and awaited again.
+    pub async fn lost(&self) {
+        let mut each: Vec<_> = self.guards.iter().map(|guard| Box::pin(guard.lost())).collect();
+        std::future::poll_fn(|cx| {
+            let any = each.iter_mut().any(|lost| lost.as_mut().poll(cx).is_ready());
+            if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Runs `work` while all are held, and drops it when one is lost.
+    ///
+    /// # Errors
+    /// `Lost`, and then `work` did not finish.
+    pub async fn keep<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        tokio::select! {
+            biased;
+            () = self.lost() => Err(Error::new(ErrorKind::Lost, "one of several locks was lost")),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Releases all, the last first, and says how each went in the order of the names.
+    ///
+    /// # Cancel safety
+    /// The release goes on when this is dropped.
+    pub async fn release(mut self) -> Vec<Release> {
+        let mut outcomes = Vec::with_capacity(self.guards.len());
+        while let Some(guard) = self.guards.pop() {
+            outcomes.push(guard.release().await);
+        }
+        outcomes.reverse();
+        outcomes
+    }
+}
+
+impl Drop for Guards {
+    fn drop(&mut self) {
+        while self.guards.pop().is_some() {}
+    }
+}

@@ -1,0 +1,237 @@
+//! What this process believes of one claim.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU8, AtomicU64, Ordering},
+};
+
+use tokio::sync::Notify;
+
+use crate::{Claim, ClaimId, Clock, Moment, gate::Pass};
+
+/// One claim's life in this process, shared by its waiter or guard and by the keeper.
+///
+/// The phase only moves forward. In particular nothing leads back from `Lost`: a guard that has once said that it
+/// is not held never says otherwise again, whatever a late renewal brings.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) id: ClaimId,
+    /// Where it sits in the session's table.
+    pub(crate) key: usize,
+    claim: Mutex<Arc<Claim>>,
+    phase: AtomicU8,
+    deadline_ns: AtomicU64,
+    signal: Notify,
+    /// The way through the gate, given back when the claim has left the store.
+    pass: Mutex<Option<Pass>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Sent, not answered: it may be in line or not.
+    Entering = 0,
+    /// In line.
+    Waiting = 1,
+    /// Ours.
+    Held = 2,
+    /// Was in line or ours, and is not any more.
+    Lost = 3,
+    /// Being withdrawn.
+    Left = 4,
+}
+
+impl Seat {
+    pub(crate) fn new(key: usize, claim: Arc<Claim>, pass: Option<Pass>) -> Self {
+        Self {
+            id: claim.id,
+            key,
+            claim: Mutex::new(claim),
+            phase: AtomicU8::new(Phase::Entering as u8),
+            deadline_ns: AtomicU64::new(0),
+            signal: Notify::new(),
+            pass: Mutex::new(pass),
+        }
+    }
+
+    pub(crate) fn claim(&self) -> Arc<Claim> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The claim as a question; from here on it is one.
+    pub(crate) fn question(&self) -> Arc<Claim> {
+        let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        if !claim.again {
+            *claim = Arc::new(claim.asking());
+        }
+        claim.clone()
+    }
+
+    /// Changes the note of the claim and gives the question that tells the store.
+    pub(crate) fn annotate(&self, note: Arc<str>) -> Arc<Claim> {
+        let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        *claim = Arc::new(Claim { again: true, note, ..(**claim).clone() });
+        claim.clone()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Entering,
+            1 => Phase::Waiting,
+            2 => Phase::Held,
+            3 => Phase::Lost,
+            _ => Phase::Left,
+        }
+    }
+
+    /// Moves on to `to` if that is ahead of where it is. Whether it did.
+    fn advance(&self, to: Phase) -> bool {
+        self.phase.fetch_max(to as u8, Ordering::AcqRel) < to as u8
+    }
+
+    /// The store confirmed that it is in line; its place is good until `until`.
+    pub(crate) fn wait_until(&self, until: Moment) {
+        self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
+        self.advance(Phase::Waiting);
+    }
+
+    /// The store answered that it is held, good until `until`. Whether that still counts.
+    pub(crate) fn hold_until(&self, until: Moment, now: Moment) -> bool {
+        if now >= until {
+            return false;
+        }
+        // A lease may be shorter than the place it was waited for in.
+        self.deadline_ns.store(until.ns(), Ordering::Release);
+        self.advance(Phase::Held)
+    }
+
+    /// A grant was pushed. It counts while the place that it stands in does.
+    pub(crate) fn hold_pushed(&self, now: Moment) -> bool {
+        now < self.deadline() && self.advance(Phase::Held)
+    }
+
+    /// A renewal confirmed it, good until `until`. A hold that had run out by then stays lost.
+    pub(crate) fn confirm(&self, until: Moment, now: Moment) {
+        match self.phase() {
+            Phase::Waiting => {
+                self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
+            }
+            Phase::Held if self.lapse(now) => {}
+            Phase::Held if self.claim().lease.is_none() => {
+                self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_ns(self.deadline_ns.load(Ordering::Acquire))
+    }
+
+    /// Declares a hold lost whose deadline has passed. Whether it is lost.
+    pub(crate) fn lapse(&self, now: Moment) -> bool {
+        match self.phase() {
+            Phase::Held if now >= self.deadline() => {
+                self.lose();
+                true
+            }
+            Phase::Lost => true,
+            _ => false,
+        }
+    }
+
+    /// Declares it lost, or its place in line gone. Whether that was news.
+    pub(crate) fn lose(&self) -> bool {
+        let news = self.advance(Phase::Lost);
+        self.signal.notify_waiters();
+        news
+    }
+
+    /// It is on its way out. Whether that was news.
+    pub(crate) fn leave(&self) -> bool {
+        let news = self.advance(Phase::Left);
+        self.signal.notify_waiters();
+        news
+    }
+
+    pub(crate) fn is_held(&self, clock: &Clock) -> bool {
+        self.phase() == Phase::Held && !self.lapse(clock.now())
+    }
+
+    /// Ends when it is lost or gone.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let told = self.signal.notified();
+            tokio::pin!(told);
+            // Registered before the phase is read: a change in between is not missed.
+            told.as_mut().enable();
+            if self.phase() >= Phase::Lost {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    pub(crate) fn give_back_pass(&self) {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Takes the pass along to the next seat of the same attempt.
+    pub(crate) fn take_pass(&self) -> Option<Pass> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Name, SessionId, Wait};
+    use std::time::Duration;
+
+    fn seat() -> Seat {
+        let claim = Claim {
+            id: ClaimId { session: SessionId::from_bits(1), seq: 1 },
+            name: Name::new("a").unwrap(),
+            capacity: 1,
+            weight: 1,
+            wait: Wait::Line,
+            again: false,
+            floor: None,
+            ttl: Duration::from_secs(1),
+            lease: None,
+            note: "".into(),
+        };
+        Seat::new(0, Arc::new(claim), None)
+    }
+
+    const fn at(ns: u64) -> Moment {
+        Moment::from_ns(ns)
+    }
+
+    #[test]
+    fn a_hold_that_ran_out_is_not_brought_back_by_a_late_renewal() {
+        let seat = seat();
+        assert!(seat.hold_until(at(100), at(10)));
+        seat.confirm(at(200), at(50));
+        assert_eq!(seat.deadline(), at(200));
+        seat.confirm(at(900), at(250));
+        assert_eq!(seat.phase(), Phase::Lost);
+    }
+
+    #[test]
+    fn a_grant_that_took_longer_than_it_lasts_does_not_count() {
+        let seat = seat();
+        assert!(!seat.hold_until(at(100), at(100)));
+        assert_eq!(seat.phase(), Phase::Entering);
+    }
+
+    #[test]
+    fn a_pushed_grant_counts_only_while_the_place_stands() {
+        let late = seat();
+        late.wait_until(at(100));
+        assert!(!late.hold_pushed(at(100)));
+        let timely = seat();
+        timely.wait_until(at(100));
+        assert!(timely.hold_pushed(at(99)));
+    }
+}
