@@ -1,1 +1,57 @@
+//! A distributed lock that says exactly what it promises on each store.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah::Result<()> {
+//! let session = bramah::connect("memory:").await?;
+//! let guard = session.mutex("orders/42")?.lock().await?;
+//! // Work. Give guard.fence() to whatever you write to: it refuses a holder that was paused past its lease.
+//! guard.release().await;
+//! # Ok(()) }
+//! ```
+//!
+//! | url | store | features |
+//! |---|---|---|
+//! | `memory:` | this process | always there |
+//! | `file:///dir` | the processes of one host | `file`, on by default |
+//!
+//! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
+//! [`Election`] are the faces, [`Guard`] is what you hold.
 
+mod url;
+
+use std::sync::Arc;
+
+pub use bramah_core::*;
+#[cfg(feature = "file")]
+pub use bramah_file::File;
+
+/// Opens a session with the defaults on the store at `url`.
+///
+/// # Errors
+/// `Invalid` for a URL that is not understood, `Unsupported` for a store that was not built in, and what the engine
+/// says.
+pub async fn connect(url: &str) -> Result<Session> {
+    Session::builder(engine(url).await?).store(redacted(url)).open().await
+}
+
+/// The engine for `url`, to build a session of your own settings on.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
+    match url::scheme(url)? {
+        ("memory", _) => Ok(Arc::new(Memory::new())),
+        #[cfg(feature = "file")]
+        ("file", rest) => Ok(Arc::new(File::open(url::directory(rest)?)?)),
+        (scheme, _) => Err(url::unknown(scheme)),
+    }
+}
+
+/// `url` without what may be secret in it: user info and the query's values.
+///
+/// ```
+/// assert_eq!(bramah::redacted("redis://user:pass@host:6379/0"), "redis://host:6379/0");
+/// ```
+pub fn redacted(url: &str) -> String {
+    url::redacted(url)
+}

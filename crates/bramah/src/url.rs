@@ -1,0 +1,136 @@
+//! What a store's URL says. Pure text.
+
+#[cfg(feature = "file")]
+use std::path::PathBuf;
+
+use bramah_core::{Error, ErrorKind, Result};
+
+/// The schemes of this build, for messages.
+const KNOWN: &str = if cfg!(feature = "file") { "memory:, file:///dir" } else { "memory:" };
+
+/// The scheme and what follows its colon.
+pub(crate) fn scheme(url: &str) -> Result<(&str, &str)> {
+    let is_scheme = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    };
+    url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
+        let shown: String = redacted(url).chars().take(80).flat_map(char::escape_debug).collect();
+        Error::new(ErrorKind::Invalid, format!("\"{shown}\" is not the URL of a store; use one of {KNOWN}"))
+    })
+}
+
+pub(crate) fn unknown(scheme: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("no store for {scheme}: in this build; it has {KNOWN}"))
+}
+
+/// The directory of a `file:` URL: `file:///dir`, or `file:dir` relative to where we are. Percent-encoded bytes are
+/// decoded.
+#[cfg(feature = "file")]
+pub(crate) fn directory(rest: &str) -> Result<PathBuf> {
+    let wrong = |why: &str| {
+        Err(Error::new(ErrorKind::Invalid, format!("file:{rest} names no directory: {why}; use file:///dir")))
+    };
+    let path = match rest.strip_prefix("//") {
+        Some(path) if path.starts_with('/') => path,
+        Some(path) => match path.strip_prefix("localhost/") {
+            Some(_) => &path["localhost".len()..],
+            None => return wrong("it has a host, and files are on this one"),
+        },
+        None => rest,
+    };
+    if path.contains(['?', '#']) {
+        return wrong("it has options, and there are none (write %3F for a question mark)");
+    }
+    match decode(path) {
+        Some(path) if !path.is_empty() => Ok(path.into()),
+        Some(_) => wrong("it is empty"),
+        None => wrong("a % is not followed by two hex digits, or the result is not text"),
+    }
+}
+
+#[cfg(feature = "file")]
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = rest.get(2..)?;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+pub(crate) fn redacted(url: &str) -> String {
+    let (base, query) = url.split_once('?').map_or((url, None), |(base, query)| (base, Some(query)));
+    let base = match base.split_once("//") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            // Several hosts may each bring a user of their own.
+            let hosts: Vec<&str> =
+                authority.split(',').map(|host| host.rsplit('@').next().unwrap_or(host)).collect();
+            format!("{scheme}//{}{path}", hosts.join(","))
+        }
+        None => base.to_owned(),
+    };
+    match query {
+        Some(query) => {
+            let keys: Vec<String> = query
+                .split('&')
+                .map(|pair| match pair.split_once('=') {
+                    Some((key, value)) if matches!(key, "layout" | "mode" | "fair" | "prefix") => {
+                        format!("{key}={value}")
+                    }
+                    Some((key, _)) => format!("{key}=***"),
+                    None => pair.to_owned(),
+                })
+                .collect();
+            format!("{base}?{}", keys.join("&"))
+        }
+        None => base,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_cut_out_of_urls() {
+        for (url, shown) in [
+            ("redis://u:p@h:1/0", "redis://h:1/0"),
+            ("redis://:p%40@h", "redis://h"),
+            ("redlock://u:p@a,u:p@b/x", "redlock://a,b/x"),
+            ("redis://u:p@x@h/", "redis://h/"),
+            ("redis://h?password=x&layout=plain", "redis://h?password=***&layout=plain"),
+            ("file:///a/b@c", "file:///a/b@c"),
+            ("memory:", "memory:"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_refused_in_one_line() {
+        for url in ["", "nonsense", "/tmp/x", "1a:b", ":x"] {
+            assert_eq!(scheme(url).unwrap_err().kind(), ErrorKind::Invalid);
+        }
+        assert!(unknown("gopher").to_string().contains("gopher"));
+    }
+
+    #[cfg(feature = "file")]
+    #[test]
+    fn directories_are_read_from_file_urls() {
+        assert_eq!(directory("///a/b%20c").unwrap(), PathBuf::from("/a/b c"));
+        assert_eq!(directory("//localhost/a").unwrap(), PathBuf::from("/a"));
+        assert_eq!(directory("x/y").unwrap(), PathBuf::from("x/y"));
+        for bad in ["//host/a", "", "//", "///a?b=c", "///%zz", "///%f"] {
+            assert_eq!(directory(bad).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
+        }
+    }
+}
