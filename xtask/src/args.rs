@@ -1,0 +1,161 @@
+//! What was typed, and what it means.
+
+use crate::{
+    bench::{self, Bench},
+    soak::{self, Soak},
+    test::Extent,
+};
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Task {
+    Help(&'static str),
+    Test(Extent),
+    Bench(&'static Bench),
+    Soak { soak: &'static Soak, times: u32 },
+    Tidy,
+}
+
+const HELP: &str = "\
+The repository's own tasks.
+
+usage: cargo xtask TASK
+
+  test [--quick]          everything that must pass before a change is merged
+  bench NAME              run a benchmark: core
+  soak NAME [--times N]   run something for long: worlds, suite, load
+  tidy                    check what the style guide can check by machine
+
+cargo xtask TASK --help tells more. Exit codes: 0 passed, 1 failed, 64 wrong usage.
+";
+
+const TEST_HELP: &str = "\
+Runs every check in order, each with its duration. A failing step does not stop the later ones.
+
+usage: cargo xtask test [--quick]
+
+  formatting    cargo fmt
+  lints         cargo clippy, warnings are errors
+  documents     cargo doc, warnings are errors
+  tests         unit, documentation, conformance and end-to-end tests, and tidy
+  packages      cargo package: every crate can be packed for publishing
+  dependencies  cargo deny: licences, bans, sources
+  advisories    cargo deny: known vulnerabilities
+
+  --quick       only formatting, lints and tests
+
+What could not be run is told in a `not run:` line with the reason. The last line counts the steps:
+`N passed, N failed`. With CI=true there are no colours. Nothing ever asks a question.
+";
+
+const BENCH_HELP: &str = "\
+Builds a benchmark with optimizations and runs it.
+
+usage: cargo xtask bench NAME
+
+  core    the cost of core alone, on the memory engine
+";
+
+const SOAK_HELP: &str = "\
+Runs something for long and stops at the first failure.
+
+usage: cargo xtask soak NAME [--times N]
+
+  worlds  N seeded worlds (20000), a failing seed prints its replay
+  suite   the whole test suite N times (5)
+  load    the same while every CPU is kept busy
+";
+
+const TIDY_HELP: &str = "\
+Checks the repository's files: left-overs, long files, names, machine paths, registry hosts, unsafe code,
+manifests, decisions, required files, links and white space. `cargo test` runs it as well.
+
+usage: cargo xtask tidy
+
+Every finding is a line `path:line: what`.
+";
+
+pub(crate) fn parse(typed: &[String]) -> Result<Task, String> {
+    let mut words = typed.iter().map(String::as_str);
+    let Some(task) = words.next() else {
+        return Err(format!("no task given\n\n{HELP}"));
+    };
+    let rest: Vec<&str> = words.collect();
+    let help = match task {
+        "-h" | "--help" | "help" => return Ok(Task::Help(HELP)),
+        "test" => TEST_HELP,
+        "bench" => BENCH_HELP,
+        "soak" => SOAK_HELP,
+        "tidy" => TIDY_HELP,
+        other => return Err(format!("unknown task {other:?}: known are test, bench, soak, tidy")),
+    };
+    if rest.iter().any(|word| matches!(*word, "-h" | "--help")) {
+        return Ok(Task::Help(help));
+    }
+    match (task, rest.as_slice()) {
+        ("test", []) => Ok(Task::Test(Extent::Full)),
+        ("test", ["--quick"]) => Ok(Task::Test(Extent::Quick)),
+        ("bench", [name]) => bench::find(name).map(Task::Bench),
+        ("soak", [name]) => soak::find(name).map(|soak| Task::Soak { soak, times: soak.times }),
+        ("soak", [name, "--times", n]) => Ok(Task::Soak { soak: soak::find(name)?, times: times(n)? }),
+        ("tidy", []) => Ok(Task::Tidy),
+        _ => Err(format!("cannot read \"{}\"\n\n{help}", typed.join(" "))),
+    }
+}
+
+fn times(word: &str) -> Result<u32, String> {
+    match word.parse() {
+        Ok(0) | Err(_) => Err(format!("--times {word}: must be a whole number from 1 to {}", u32::MAX)),
+        Ok(n) => Ok(n),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(line: &str) -> Result<Task, String> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_task_is_understood() {
+        assert_eq!(typed("test"), Ok(Task::Test(Extent::Full)));
+        assert_eq!(typed("test --quick"), Ok(Task::Test(Extent::Quick)));
+        assert_eq!(typed("tidy"), Ok(Task::Tidy));
+        assert!(matches!(typed("bench core"), Ok(Task::Bench(bench)) if bench.name == "core"));
+        assert!(
+            matches!(typed("soak worlds"), Ok(Task::Soak { soak, times: 20_000 }) if soak.name == "worlds")
+        );
+        assert!(matches!(typed("soak load --times 2"), Ok(Task::Soak { times: 2, .. })));
+    }
+
+    #[test]
+    fn every_task_has_its_own_help() {
+        for task in ["test", "bench", "soak", "tidy"] {
+            let Ok(Task::Help(text)) = typed(&format!("{task} --help")) else { panic!("{task} has no help") };
+            assert!(text.contains(&format!("usage: cargo xtask {task}")), "{text}");
+            assert!(HELP.contains(&format!("\n  {task} ")), "{task} is missing from the overview");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_bench_and_soak() {
+        for bench in bench::BENCHES {
+            assert!(HELP.contains(bench.name) && BENCH_HELP.contains(bench.name), "{}", bench.name);
+        }
+        for soak in soak::SOAKS {
+            assert!(HELP.contains(soak.name) && SOAK_HELP.contains(soak.name), "{}", soak.name);
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_named_with_what_is_known() {
+        assert!(typed("").is_err_and(|what| what.contains("no task")));
+        assert!(typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, bench")));
+        assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
+        assert!(typed("soak x").is_err_and(|what| what.contains("known are worlds, suite, load")));
+        assert!(typed("soak suite --times 0").is_err_and(|what| what.contains("whole number")));
+        assert!(typed("test --fast").is_err_and(|what| what.contains("--fast")));
+    }
+}

@@ -1,0 +1,27 @@
+//! Benchmarks.
+
+use crate::cargo::{cargo, run as run_command, shown};
+
+/// A benchmark: a package with a binary, and what to pass to it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Bench {
+    pub(crate) name: &'static str,
+    package: &'static str,
+    args: &'static [&'static str],
+}
+
+pub(crate) const BENCHES: &[Bench] = &[Bench { name: "core", package: "bramah-bench", args: &["core"] }];
+
+pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {
+    BENCHES.iter().find(|bench| bench.name == name).ok_or_else(|| {
+        let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+        format!("unknown bench {name:?}: known are {}", known.join(", "))
+    })
+}
+
+pub(crate) fn run(bench: &Bench) -> Result<(), String> {
+    let mut command = cargo(["run", "--release", "--package", bench.package, "--"]);
+    command.args(bench.args);
+    println!("== {}", shown(&command));
+    run_command(&mut command).map_err(|why| format!("bench {} failed: {why}", bench.name))
+}
