@@ -1,1 +1,3 @@
-
+//! The conformance suite.
+pub mod faulty;
+pub mod world;

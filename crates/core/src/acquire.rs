@@ -6,11 +6,11 @@ use tracing::{debug, trace};
 
 use crate::{
     Error, ErrorKind, Fence, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake, Woken,
+    core::{Core, Flight, Handle, Want},
     gate::Pass,
     hold::Hold,
     keeper::{Due, Order, jittered},
     seat::{Phase, Seat},
-    session::{Core, Flight, Handle, Want},
 };
 
 /// How long a caller is willing to wait.
@@ -222,7 +222,7 @@ impl Attempt {
         }
         if let Some(max_hold) = want.max_hold {
             time(now + max_hold, Due::Lose);
-            time(now + max_hold + crate::session::drift(core.pace()), Due::Leave);
+            time(now + max_hold + crate::core::drift(core.pace()), Due::Leave);
         }
         Hold::new(self.handle.clone(), seat.clone(), fence)
     }

@@ -4,8 +4,8 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use crate::{
     Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Tag,
+    core::{Core, Flight, Handle},
     seat::Seat,
-    session::{Core, Flight, Handle},
 };
 
 /// A lock that is held, until it is released or dropped, or lost.

@@ -26,8 +26,8 @@ use tracing::{debug, warn};
 
 use crate::{
     Claim, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Reply, Result, SessionId,
+    core::{Core, Flight, Gone},
     seat::{Phase, Seat},
-    session::{Core, Flight, Gone},
 };
 
 /// How many renewals of one session may be unanswered at a time.

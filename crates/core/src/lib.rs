@@ -22,6 +22,7 @@ mod acquire;
 pub mod blocking;
 mod claim;
 mod clock;
+mod core;
 mod election;
 pub mod engine;
 mod error;

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     Guard, Name, Result,
     acquire::{Patience, acquire},
-    session::{Handle, Want},
+    core::{Handle, Want},
 };
 
 /// One way of taking one lock: a mutex, a reader, a writer, so many permits. Cheap to clone and to change.

@@ -151,6 +151,8 @@ impl Engine for Memory {
                 shard.values().flat_map(|lane| lane.living(now)).filter(|claim| claim.id.session == session);
             renewal.stray.extend(ours.filter(|claim| !asked.contains(&claim.id.seq)).cloned());
         }
+        // The map's order is chance, and a seed has to replay.
+        renewal.stray.sort_by_key(|claim| claim.id);
         Reply::now(Ok(renewal))
     }
 

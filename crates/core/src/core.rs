@@ -1,0 +1,323 @@
+//! The inside of a session: its seats, its deadlines, and the way out.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+use crate::{
+    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Moment, Name, Opening, Profile,
+    Reply, Result, SessionId, Standing, Wait,
+    gate::{Gate, Pass},
+    keeper::{Order, Parting},
+    seat::Seat,
+};
+
+/// How long the last handle of a session waits for what is being withdrawn when it is dropped.
+const LAST_HANDLE_WAITS: Duration = Duration::from_secs(1);
+
+/// What user code holds; the keeper and departing claims hold the [`Core`] only, so that the last handle is noticed.
+pub(crate) struct Handle {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let core = &self.core;
+        if core.opening.keep == Keep::Nobody {
+            core.keeper.send(Order::Forget(core.id()));
+            return;
+        }
+        let done = core.begin_close();
+        if core.keeper.is_own_thread() {
+            done.wait_blocking(LAST_HANDLE_WAITS);
+        }
+    }
+}
+
+/// The session itself.
+pub(crate) struct Core {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) profile: Profile,
+    pub(crate) clock: Clock,
+    pub(crate) keeper: Keeper,
+    pub(crate) opening: Arc<Opening>,
+    pub(crate) store: Arc<str>,
+    pub(crate) gate: Gate,
+    ttl_ns: AtomicU64,
+    seq: AtomicU64,
+    seats: Mutex<Slab<Arc<Seat>>>,
+    /// Whether the keeper knows that there is something to renew.
+    armed: AtomicBool,
+    /// Whether a claim may have reached the store without our knowing: one more renewal will list it.
+    pub(crate) doubt: AtomicBool,
+    closing: Mutex<Option<Arc<Gone>>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        keeper: Keeper,
+        opening: Arc<Opening>,
+        ttl: Duration,
+        store: Arc<str>,
+    ) -> Self {
+        let core = Self {
+            profile: engine.profile(),
+            engine,
+            clock: keeper.clock().clone(),
+            keeper,
+            opening,
+            store,
+            gate: Gate::default(),
+            ttl_ns: AtomicU64::new(0),
+            seq: AtomicU64::new(0),
+            seats: Mutex::new(Slab::new()),
+            armed: AtomicBool::new(false),
+            doubt: AtomicBool::new(false),
+            closing: Mutex::new(None),
+        };
+        core.set_ttl(ttl);
+        core
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.opening.session
+    }
+
+    fn set_ttl(&self, ttl: Duration) {
+        self.ttl_ns.store(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// As granted; `MAX` where claims do not expire by time.
+    pub(crate) fn ttl(&self) -> Duration {
+        match self.ttl_ns.load(Ordering::Relaxed) {
+            u64::MAX => Duration::MAX,
+            ns => Duration::from_nanos(ns),
+        }
+    }
+
+    /// The ttl to pace renewals and repeats by, also where claims do not expire by time.
+    pub(crate) fn pace(&self) -> Duration {
+        self.ttl().min(self.opening.ttl)
+    }
+
+    /// Until when a claim is good that the store confirmed in a call sent at `sent`.
+    pub(crate) fn good_until(&self, sent: Moment, lease: Option<Duration>) -> Moment {
+        let span = lease.unwrap_or_else(|| self.ttl());
+        sent + span - drift(span)
+    }
+
+    /// Opens the session again after the store has dropped it.
+    pub(crate) async fn reopen(&self) -> Result<()> {
+        let ttl = self.engine.open(self.opening.clone()).await?;
+        self.set_ttl(ttl);
+        Ok(())
+    }
+
+    pub(crate) fn seats(&self) -> std::sync::MutexGuard<'_, Slab<Arc<Seat>>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a claim with an id of its own and takes a seat for it, before anything is sent.
+    pub(crate) fn sit(self: &Arc<Self>, want: &Want, wait: Wait, pass: Option<Pass>) -> Arc<Seat> {
+        let claim = Arc::new(Claim {
+            id: ClaimId { session: self.id(), seq: self.seq.fetch_add(1, Ordering::Relaxed) + 1 },
+            name: want.name.clone(),
+            capacity: want.capacity,
+            weight: want.weight,
+            wait,
+            again: false,
+            floor: None,
+            ttl: self.ttl(),
+            lease: want.lease,
+            note: want.note.clone(),
+        });
+        let seat = {
+            let mut seats = self.seats();
+            let entry = seats.vacant_entry();
+            let seat = Arc::new(Seat::new(entry.key(), claim, pass));
+            entry.insert(seat.clone());
+            seat
+        };
+        self.arm();
+        seat
+    }
+
+    /// Tells the keeper that there is something to renew, if it does not know.
+    pub(crate) fn arm(self: &Arc<Self>) {
+        if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::AcqRel) {
+            self.keeper.send(Order::Arm(self.id()));
+        }
+    }
+
+    /// One more renewal, so that the store lists what it may have without our knowing.
+    pub(crate) fn arm_for_doubt(self: &Arc<Self>) {
+        if self.doubt.load(Ordering::Acquire) {
+            self.arm();
+        }
+    }
+
+    /// Those of the claims found in the store that nobody here knows of.
+    pub(crate) fn strays(&self, found: Vec<Arc<Claim>>) -> Vec<Arc<Claim>> {
+        if found.is_empty() {
+            return found;
+        }
+        let known: HashSet<u64> = self.seats().iter().map(|(_, seat)| seat.id.seq).collect();
+        found.into_iter().filter(|claim| !known.contains(&claim.id.seq)).collect()
+    }
+
+    /// Called by the keeper when a round found nothing to do. Whether it may stop.
+    pub(crate) fn disarm(&self) -> bool {
+        self.armed.store(false, Ordering::Release);
+        let idle = self.seats().is_empty();
+        if !idle {
+            self.armed.store(true, Ordering::Release);
+        }
+        idle
+    }
+
+    /// The claim has left the store for good, or was never in it.
+    pub(crate) fn forget(&self, seat: &Arc<Seat>) {
+        seat.leave();
+        seat.give_back_pass();
+        let empty = {
+            let mut seats = self.seats();
+            if seats.get(seat.key).is_some_and(|other| Arc::ptr_eq(other, seat)) {
+                seats.remove(seat.key);
+            }
+            seats.is_empty()
+        };
+        if empty && let Some(gone) = &*self.closing.lock().unwrap_or_else(PoisonError::into_inner) {
+            gone.emptied.notify_one();
+        }
+    }
+
+    /// Withdraws a claim: at once where the engine can, else by the keeper, behind whatever is still in flight.
+    pub(crate) fn depart(self: &Arc<Self>, seat: Arc<Seat>, flight: Flight, doubt: bool) {
+        if !seat.leave() {
+            return;
+        }
+        let flight = match flight {
+            Flight::Landed if !doubt => {
+                // This runs in drops: also in a panic, after the runtime's end, outside of one.
+                let asked = AssertUnwindSafe(|| self.engine.withdraw(seat.claim(), Exit::Own).into_now());
+                match catch_unwind(asked) {
+                    Ok(Ok(Ok(()))) => return self.forget(&seat),
+                    Ok(Err(reply)) => Flight::Withdraw(reply),
+                    Ok(Ok(Err(_))) | Err(_) => Flight::Landed,
+                }
+            }
+            flight => flight,
+        };
+        self.hand_over(seat, flight, doubt);
+    }
+
+    /// Gives a claim that is on its way out to the keeper.
+    pub(crate) fn hand_over(self: &Arc<Self>, seat: Arc<Seat>, flight: Flight, doubt: bool) {
+        self.keeper.send(Order::Part(Parting { core: self.clone(), seat, flight, doubt }));
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::new(ErrorKind::Lost, "the session is closed; open a new one")
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Begins to close, once. Claims that are held or waiting are withdrawn, then the engine forgets the session.
+    pub(crate) fn begin_close(self: &Arc<Self>) -> Arc<Gone> {
+        let gone = {
+            let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(gone) = &*closing {
+                return gone.clone();
+            }
+            closing.insert(Arc::default()).clone()
+        };
+        if self.seats().is_empty() {
+            let asked = AssertUnwindSafe(|| self.engine.close(self.id()).into_now());
+            if let Ok(Ok(_)) = catch_unwind(asked) {
+                self.keeper.send(Order::Forget(self.id()));
+                gone.tell();
+                return gone;
+            }
+        }
+        self.keeper.send(Order::Close(self.clone(), gone.clone()));
+        gone
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// What a claim still has on its way when it is given up.
+#[derive(Debug)]
+pub(crate) enum Flight {
+    /// Nothing.
+    Landed,
+    Claim(Reply<Standing>),
+    Withdraw(Reply<()>),
+}
+
+/// What a face asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) name: Name,
+    pub(crate) capacity: u32,
+    pub(crate) weight: u32,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) note: Arc<str>,
+}
+
+/// What clocks may differ by over `span`: one per cent and two milliseconds, as Redlock has it.
+pub(crate) fn drift(span: Duration) -> Duration {
+    if span == Duration::MAX { Duration::ZERO } else { span / 100 + Duration::from_millis(2) }
+}
+
+/// The end of a session, awaited from async code and from destructors.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) emptied: Notify,
+    done: Mutex<bool>,
+    condition: std::sync::Condvar,
+    told: Notify,
+}
+
+impl Gone {
+    pub(crate) fn tell(&self) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.condition.notify_all();
+        self.told.notify_waiters();
+    }
+
+    pub(crate) async fn wait(&self) {
+        loop {
+            let told = self.told.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if *self.done.lock().unwrap_or_else(PoisonError::into_inner) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    fn wait_blocking(&self, most: Duration) {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.condition.wait_timeout_while(done, most, |done| !*done));
+    }
+}
