@@ -76,16 +76,16 @@ mod controls {
         }
         fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
             match self.sin {
-                Sin::GrantsEveryone => return Reply::now(Ok(Standing::Held(None))),
+                Sin::GrantsEveryone => return Reply::now(Ok(Standing::Held { fence: None, left: None })),
                 Sin::GrantsTwiceTheTtl => {
                     return self.inner.claim(Arc::new(Claim { ttl: claim.ttl / 2, ..(*claim).clone() }));
                 }
                 _ => {}
             }
             match (self.sin, self.inner.claim(claim).into_now()) {
-                (Sin::MintsBackwards, Ok(Ok(Standing::Held(Some(_))))) => {
+                (Sin::MintsBackwards, Ok(Ok(Standing::Held { fence: Some(_), left }))) => {
                     let fence = Fence::new(self.fence.fetch_sub(1, Ordering::Relaxed));
-                    Reply::now(Ok(Standing::Held(Some(fence))))
+                    Reply::now(Ok(Standing::Held { fence: Some(fence), left }))
                 }
                 (_, Ok(answer)) => Reply::now(answer),
                 (_, Err(reply)) => reply,

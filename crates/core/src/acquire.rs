@@ -62,10 +62,12 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
             return Err(trouble.or_timeout(core, want, started));
         };
         match answer {
-            Ok(Standing::Held(fence)) => {
-                let until = core.good_until(sent, want.lease);
+            Ok(Standing::Held { fence, left }) => {
+                let lease = left.or(want.lease);
+                let until = core.good_until(sent, lease);
                 if seat.hold_until(until, core.clock.now()) {
-                    return Ok(Some(attempt.granted(&seat, want, sent, fence, started)));
+                    let ends = lease.map(|lease| (until, sent + lease));
+                    return Ok(Some(attempt.granted(&seat, want, fence, ends, started)));
                 }
                 // The answer took as long as the hold lasts: ask again, which moves the store's expiry, unless the
                 // claim was given up meanwhile.
@@ -81,7 +83,7 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
                 }
                 match rest(core, &seat, wake, sleep, patience.deadline()).await {
                     Rested::Granted(fence) if want.lease.is_none() && seat.hold_pushed(core.clock.now()) => {
-                        return Ok(Some(attempt.granted(&seat, want, core.clock.now(), fence, started)));
+                        return Ok(Some(attempt.granted(&seat, want, fence, None, started)));
                     }
                     // A lease starts with our own confirmation, so a pushed grant of one is asked about, too.
                     Rested::Granted(_) | Rested::Ask if wait == Wait::Line => {}
@@ -199,13 +201,13 @@ impl Attempt {
         Some(answer)
     }
 
-    /// It is ours: the seat goes on in a hold.
+    /// It is ours: the seat goes on in a hold. `ends`: when a fixed lease is to be taken for lost, and when it is over.
     fn granted(
         &mut self,
         seat: &Arc<Seat>,
         want: &Want,
-        sent: Moment,
         fence: Option<Fence>,
+        ends: Option<(Moment, Moment)>,
         started: Moment,
     ) -> Hold {
         self.seat = None;
@@ -216,9 +218,9 @@ impl Attempt {
             let (seat, core) = (Arc::downgrade(seat), Arc::downgrade(core));
             self.handle.core.keeper.send(Order::Time { at, seat, core, what });
         };
-        if let Some(lease) = want.lease {
-            time(core.good_until(sent, want.lease), Due::Lose);
-            time(sent + lease, Due::Leave);
+        if let Some((lost, over)) = ends {
+            time(lost, Due::Lose);
+            time(over, Due::Leave);
         }
         if let Some(max_hold) = want.max_hold {
             time(now + max_hold, Due::Lose);

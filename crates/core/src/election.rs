@@ -204,7 +204,7 @@ impl Leadership {
             return Err(hold.lost_error());
         }
         match hold.core().engine.claim(hold.seat().annotate(value.into())).await? {
-            Standing::Held(_) => Ok(()),
+            Standing::Held { .. } => Ok(()),
             Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
                 hold.seat().lose();
                 Err(hold.lost_error())

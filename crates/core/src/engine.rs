@@ -85,8 +85,15 @@ pub enum Keep {
 /// Where a claim stands.
 #[derive(Debug)]
 pub enum Standing {
-    /// It is held; with a fence if it is exclusive and the store mints them.
-    Held(Option<Fence>),
+    /// It is held. Like every answer but `Gone` it proves the claim's life: without a fixed lease the store keeps it
+    /// for a ttl from here on.
+    Held {
+        /// The fence, if the claim is exclusive and the store mints them.
+        fence: Option<Fence>,
+        /// How much of a fixed lease is left, where the store ends it. A repeated question may have started it
+        /// earlier than we know; `None` where the process ends it, or there is none.
+        left: Option<Duration>,
+    },
     /// It waits (or, with `Watch`, it does not but has armed a wake).
     Queued {
         /// How many stand ahead, if known.

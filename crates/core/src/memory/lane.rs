@@ -69,8 +69,8 @@ impl Lane {
         let held = self.line.enter(weight, place);
         let index = self.line.len() - 1;
         if held && let Some(place) = self.line.get_mut(index) {
-            let fence = place.granted(terms, true);
-            return Ok(Standing::Held(fence));
+            place.granted(terms, true);
+            return Ok(place.standing(terms.now));
         }
         Ok(self.queue(index, terms))
     }
@@ -89,7 +89,7 @@ impl Lane {
             *fence = (*fence).max(floor);
             terms.mint.raise(*fence);
         }
-        Standing::Held(grant.fence)
+        place.standing(terms.now)
     }
 
     fn queue(&mut self, index: usize, terms: &Terms<'_>) -> Standing {
@@ -215,6 +215,12 @@ impl Place {
         if !running {
             self.expires = now + self.claim.ttl;
         }
+    }
+
+    /// What a holder is told.
+    fn standing(&self, now: Moment) -> Standing {
+        let fence = self.grant.as_ref().and_then(|grant| grant.fence);
+        Standing::Held { fence, left: self.claim.lease.map(|_| self.expires.since(now)) }
     }
 
     /// It becomes a holder: mints its fence and starts its time.
