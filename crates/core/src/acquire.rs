@@ -53,21 +53,23 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
     let mut attempt = Attempt { handle: handle.clone(), seat: None, flight: Flight::Landed, doubt: false };
     let mut trouble = Trouble::none();
     let mut seat = attempt.sit(want, wait, pass);
+    let mut first = Some(started).filter(|_| core.profile.seats == Seats::Many);
     loop {
         if core.is_closed() {
             return Err(core.closed_error());
         }
-        let sent = core.clock.now();
+        // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
+        let sent = first.take().unwrap_or_else(|| core.clock.now());
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
             return Err(trouble.or_timeout(core, want, started));
         };
         match answer {
             Ok(Standing::Held { fence, left }) => {
                 let lease = left.or(want.lease);
-                let until = core.good_until(sent, lease);
-                if seat.hold_until(until, core.clock.now()) {
+                let (until, now) = (core.good_until(sent, lease), core.clock.now());
+                if seat.hold_until(until, now) {
                     let ends = lease.map(|lease| (until, sent + lease));
-                    return Ok(Some(attempt.granted(&seat, want, fence, ends, started)));
+                    return Ok(Some(attempt.granted(&seat, want, fence, ends, (started, now))));
                 }
                 // The answer took as long as the hold lasts: ask again, which moves the store's expiry, unless the
                 // claim was given up meanwhile.
@@ -82,8 +84,14 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
                     seat.wait_until(core.good_until(sent, None));
                 }
                 match rest(core, &seat, wake, sleep, patience.deadline()).await {
-                    Rested::Granted(fence) if want.lease.is_none() && seat.hold_pushed(core.clock.now()) => {
-                        return Ok(Some(attempt.granted(&seat, want, fence, None, started)));
+                    Rested::Granted(fence) if want.lease.is_none() => {
+                        let now = core.clock.now();
+                        if seat.hold_pushed(now) {
+                            return Ok(Some(attempt.granted(&seat, want, fence, None, (started, now))));
+                        }
+                        if seat.phase() >= Phase::Lost {
+                            seat = attempt.sit_anew(&seat, want, wait);
+                        }
                     }
                     // A lease starts with our own confirmation, so a pushed grant of one is asked about, too.
                     Rested::Granted(_) | Rested::Ask if wait == Wait::Line => {}
@@ -144,7 +152,7 @@ enum Rested {
 
 /// Waits for whatever comes first: the wake, the claim's end, the caller's deadline, or the longest sleep.
 async fn rest(core: &Core, seat: &Seat, wake: Wake, sleep: Duration, deadline: Moment) -> Rested {
-    let left = deadline.since(core.clock.now());
+    let left = if deadline == Moment::NEVER { Duration::MAX } else { deadline.since(core.clock.now()) };
     tokio::select! {
         biased;
         woken = wake => match woken {
@@ -208,11 +216,10 @@ impl Attempt {
         want: &Want,
         fence: Option<Fence>,
         ends: Option<(Moment, Moment)>,
-        started: Moment,
+        (started, now): (Moment, Moment),
     ) -> Hold {
         self.seat = None;
         let core = &self.handle.core;
-        let now = core.clock.now();
         debug!(name = %want.name, claim = ?seat.id, ?fence, waited = ?now.since(started), "held");
         let time = |at: Moment, what: Due| {
             let (seat, core) = (Arc::downgrade(seat), Arc::downgrade(core));
@@ -226,7 +233,7 @@ impl Attempt {
             time(now + max_hold, Due::Lose);
             time(now + max_hold + crate::core::drift(core.pace()), Due::Leave);
         }
-        Hold::new(self.handle.clone(), seat.clone(), fence)
+        Hold::new(self.handle.clone(), seat.clone(), fence, now)
     }
 
     fn forget(&mut self) {

@@ -130,8 +130,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    pub(crate) fn new(handle: Arc<Handle>, seat: Arc<Seat>, fence: Option<Fence>) -> Self {
-        let granted = handle.core.clock.now();
+    pub(crate) fn new(handle: Arc<Handle>, seat: Arc<Seat>, fence: Option<Fence>, granted: Moment) -> Self {
         Self { handle, seat, fence, granted }
     }
 

@@ -18,9 +18,9 @@ use std::{
 };
 
 use crate::{
-    About, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Modes, Name, Opening,
-    Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey, Wake, Waking, Woken,
-    fence::Mint,
+    About, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Modes, Moment, Name,
+    Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey, Wake, Waking,
+    Woken, fence::Mint,
 };
 use lane::{Lane, Terms};
 
@@ -45,6 +45,8 @@ const SURVEY_SLEEP: Duration = Duration::from_secs(1);
 
 struct Store {
     clock: Clock,
+    /// A moment and the wall time then. Fences follow from these two, so a wall clock that is set later moves none.
+    began: (Moment, u64),
     mint: Mint,
     hasher: RandomState,
     shards: [Mutex<HashMap<Name, Lane>>; SHARDS],
@@ -62,6 +64,7 @@ impl Memory {
     /// An empty store on a clock of your own.
     pub fn with_clock(clock: Clock) -> Self {
         Self(Arc::new(Store {
+            began: (clock.now(), clock.wall_us()),
             clock,
             mint: Mint::default(),
             hasher: RandomState::new(),
@@ -206,7 +209,10 @@ impl Store {
     }
 
     fn terms(&self) -> Terms<'_> {
-        Terms { now: self.clock.now(), clock: &self.clock, mint: &self.mint }
+        let (began, wall_us) = self.began;
+        let now = self.clock.now();
+        let passed = u64::try_from(now.since(began).as_micros()).unwrap_or(u64::MAX);
+        Terms { now, wall_us: wall_us.saturating_add(passed), mint: &self.mint }
     }
 
     /// Wakes those who watch `name`.

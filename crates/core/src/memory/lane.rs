@@ -3,14 +3,14 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::{
-    About, Bell, Break, Broken, Claim, ClaimId, Clock, Exit, Fence, Health, LineView, Moment, Name,
-    PlaceState, PlaceView, Result, SessionId, Standing, Wait, Wake, Woken, fence::Mint, line::Line,
+    About, Bell, Break, Broken, Claim, ClaimId, Exit, Fence, Health, LineView, Moment, Name, PlaceState,
+    PlaceView, Result, SessionId, Standing, Wait, Wake, Woken, fence::Mint, line::Line,
 };
 
 /// What a lane needs of the store to judge and to grant.
 pub(super) struct Terms<'a> {
     pub(super) now: Moment,
-    pub(super) clock: &'a Clock,
+    pub(super) wall_us: u64,
     pub(super) mint: &'a Mint,
 }
 
@@ -225,7 +225,7 @@ impl Place {
 
     /// It becomes a holder: mints its fence and starts its time.
     fn granted(&mut self, terms: &Terms<'_>, confirmed: bool) -> Option<Fence> {
-        let fence = self.claim.is_exclusive().then(|| terms.mint.next(terms.clock.wall_us()));
+        let fence = self.claim.is_exclusive().then(|| terms.mint.next(terms.wall_us));
         let span = if confirmed { self.claim.lease.unwrap_or(self.claim.ttl) } else { self.claim.ttl };
         self.expires = terms.now + span;
         self.grant = Some(Grant { at: terms.now, fence, confirmed });

@@ -1,0 +1,71 @@
+//! The faces for code without async.
+
+#![cfg(feature = "blocking")]
+
+use std::time::Duration;
+
+use bramah_core::{ErrorKind, Memory, Owner, Release, blocking::Session};
+
+#[test]
+fn threads_exclude_each_other_and_lose_no_update() {
+    let store = Memory::new();
+    let count = std::sync::Mutex::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let session = Session::open(store.clone()).unwrap();
+                let mutex = session.mutex("counter").unwrap();
+                for _ in 0..100 {
+                    let guard = mutex.lock().unwrap();
+                    // Read and write apart: only the lock keeps them together.
+                    let seen = *count.lock().unwrap();
+                    std::thread::yield_now();
+                    *count.lock().unwrap() = seen + 1;
+                    assert_eq!(guard.release(), Release::Released);
+                }
+            });
+        }
+    });
+    assert_eq!(*count.lock().unwrap(), 400);
+}
+
+#[test]
+fn every_face_works_without_async() {
+    let session = Session::open(Memory::new()).unwrap();
+    let mutex = session.mutex("m").unwrap();
+    let guard = mutex.lock().unwrap();
+    assert!(guard.is_held() && guard.fence().is_some() && guard.remaining() > Duration::from_secs(20));
+    assert!(mutex.try_lock().unwrap().is_none());
+    assert_eq!(mutex.lock_within(Duration::from_millis(5)).unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(!guard.lost_within(Duration::from_millis(1)));
+    let name = "m".try_into().unwrap();
+    let line = session.inspect(&name).unwrap().unwrap();
+    assert!(session.break_hold(&name, line.places[0].claim.id.tag(), "test").unwrap());
+    drop(guard);
+
+    let owner = Owner::new();
+    let (outer, inner) = (mutex.lock_as(&owner).unwrap(), mutex.lock_as(&owner).unwrap());
+    assert_eq!(inner.release(), Release::StillOwned);
+    assert_eq!(outer.release(), Release::Released);
+
+    let rwlock = session.rwlock("rw").unwrap();
+    let readers = (rwlock.read().lock().unwrap(), rwlock.read().lock().unwrap());
+    assert!(rwlock.write().try_lock().unwrap().is_none());
+    drop(readers);
+    let short = rwlock.write().with(|lock| lock.lease(Duration::from_millis(50))).lock().unwrap();
+    assert!(short.lost_within(Duration::from_secs(10)));
+    drop(short);
+
+    let permits = session.semaphore("s", 2).unwrap();
+    let both = permits.permits(2).lock().unwrap();
+    assert!(permits.permits(1).try_lock().unwrap().is_none());
+    drop(both);
+
+    let election = session.election("e").unwrap();
+    let leadership = election.campaign("me").unwrap();
+    assert_eq!(&*election.leader().unwrap().unwrap().value, "me");
+    leadership.release();
+    assert!(election.leader().unwrap().is_none());
+    assert!(session.survey(&bramah_core::Scope::All).unwrap().iter().all(|line| line.places.is_empty()));
+    assert!(session.close(Duration::from_secs(1)).left.is_empty());
+}

@@ -1,0 +1,205 @@
+//! The life of a session: closing, the last handle, suspend, and a store that hangs.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::{
+    Claim, Clock, Engine, ErrorKind, Exit, Keeper, Memory, Opening, Profile, Release, Renewal, Reply, Scope,
+    Session, SessionId, Standing, Survey,
+};
+
+/// A memory engine whose answers take a while, or never come.
+#[derive(Debug, Clone)]
+struct Slow {
+    inner: Memory,
+    delay: Duration,
+    dead: Arc<AtomicBool>,
+    renewals: Arc<AtomicUsize>,
+}
+
+impl Slow {
+    fn new(inner: Memory, delay: Duration) -> Self {
+        Self { inner, delay, dead: Arc::default(), renewals: Arc::default() }
+    }
+
+    fn later<T: Send + 'static>(&self, call: impl FnOnce(Memory) -> Reply<T> + Send + 'static) -> Reply<T> {
+        let this = self.clone();
+        Reply::later(async move {
+            tokio::time::sleep(this.delay).await;
+            if this.dead.load(Ordering::Relaxed) {
+                return std::future::pending().await;
+            }
+            call(this.inner).await
+        })
+    }
+}
+
+impl Engine for Slow {
+    fn profile(&self) -> Profile {
+        self.inner.profile()
+    }
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        self.inner.open(opening)
+    }
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        self.later(|inner| inner.claim(claim))
+    }
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+        self.later(move |inner| inner.renew(session, claims))
+    }
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        self.later(|inner| inner.withdraw(claim, exit))
+    }
+    fn close(&self, session: SessionId) -> Reply<()> {
+        self.later(move |inner| inner.close(session))
+    }
+    fn survey(&self, scope: &Scope) -> Reply<Survey> {
+        self.inner.survey(scope)
+    }
+}
+
+fn slow(inner: &Memory, delay_ms: u64) -> Arc<dyn Engine> {
+    Arc::new(Slow::new(inner.clone(), Duration::from_millis(delay_ms)))
+}
+
+async fn claims_in(store: &Memory) -> usize {
+    let survey = store.survey(&Scope::All).await.expect("memory answers");
+    survey.lines.iter().map(|line| line.places.len()).sum()
+}
+
+#[test]
+fn a_program_that_ends_leaves_no_lock_behind() {
+    let store = Memory::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let guard = runtime.block_on(async {
+        let session = Session::open(slow(&store, 20)).await.unwrap();
+        session.mutex("a").unwrap().lock().await.unwrap()
+    });
+    // The runtime is gone, the guard is the last handle: dropping it withdraws, and waits for that.
+    drop(runtime);
+    drop(guard);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(claims_in(&store)), 0);
+}
+
+#[tokio::test]
+async fn closing_releases_everything_and_the_guards_know() {
+    let store = Memory::new();
+    let session = Session::open(slow(&store, 5)).await.unwrap();
+    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let mutex = session.mutex("a").unwrap();
+        async move { mutex.lock().await }
+    });
+    while claims_in(&store).await < 2 {
+        tokio::task::yield_now().await;
+    }
+    let closed = session.close(Duration::from_secs(10)).await;
+    assert!(closed.left.is_empty(), "{closed:?}");
+    assert_eq!(claims_in(&store).await, 0);
+    assert!(!guard.is_held());
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(guard.release().await, Release::AlreadyLost);
+    assert_eq!(session.mutex("b").unwrap().lock().await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn closing_says_what_it_could_not_withdraw() {
+    let engine = Slow::new(Memory::new(), Duration::from_millis(1));
+    let session = Session::builder(Arc::new(engine.clone()) as Arc<dyn Engine>).open().await.unwrap();
+    let guard = session.mutex("stuck").unwrap().lock().await.unwrap();
+    engine.dead.store(true, Ordering::Relaxed);
+    let closed = session.close(Duration::from_millis(50)).await;
+    assert_eq!(closed.left.iter().map(ToString::to_string).collect::<Vec<_>>(), ["stuck"]);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_announced_on_time_while_every_call_hangs() {
+    let clock = Clock::runtime();
+    let engine = Slow::new(Memory::with_clock(clock.clone()), Duration::ZERO);
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let ttl = Duration::from_secs(3);
+    let builder = Session::builder(Arc::new(engine.clone()) as Arc<dyn Engine>).ttl(ttl).keeper(keeper);
+    let session = builder.open().await.unwrap();
+    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    tokio::time::sleep(ttl * 3).await;
+    assert!(guard.is_held(), "renewed for three ttls");
+    engine.dead.store(true, Ordering::Relaxed);
+    let cut = clock.now();
+    guard.lost().await;
+    let noticed = clock.now().since(cut);
+    assert!(noticed < ttl, "after {noticed:?}, before the store's {ttl:?}");
+    assert!(noticed > ttl / 2, "after {noticed:?}: given up too early");
+    assert!(!guard.is_held());
+    assert_eq!(guard.remaining(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_slept_past_the_ttl_does_not_believe_in_its_lock() {
+    let clock = Clock::runtime();
+    let store = Memory::with_clock(clock.clone());
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let session = Session::builder(store).keeper(keeper).open().await.unwrap();
+    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(guard.is_held());
+    clock.suspend(Duration::from_secs(3600));
+    assert!(!guard.is_held(), "known at once, before any timer");
+    tokio::time::timeout(Duration::from_secs(2), guard.lost()).await.expect("announced within a step");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!guard.is_held(), "no renewal brings it back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_sends_nothing() {
+    let clock = Clock::runtime();
+    let engine = Slow::new(Memory::with_clock(clock.clone()), Duration::ZERO);
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let builder = Session::builder(Arc::new(engine.clone()) as Arc<dyn Engine>).keeper(keeper);
+    let session = builder.open().await.unwrap();
+    session.mutex("a").unwrap().lock().await.unwrap().release().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let before = engine.renewals.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(engine.renewals.load(Ordering::Relaxed), before);
+    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(guard.is_held());
+    assert!(engine.renewals.load(Ordering::Relaxed) >= before + 50, "every third of the ttl");
+}
+
+#[tokio::test]
+async fn settings_out_of_range_are_refused_in_one_line() {
+    for ttl in [Duration::ZERO, Duration::from_millis(99), Duration::from_secs(31 * 24 * 3600)] {
+        let error = Session::builder(Memory::new()).ttl(ttl).open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    let long = Session::builder(Memory::new()).owner("x".repeat(5000)).open().await.unwrap_err();
+    assert_eq!(long.kind(), ErrorKind::Invalid);
+    let session = Session::open(Memory::new()).await.unwrap();
+    let mutex = session.mutex("a").unwrap();
+    let refused = [
+        mutex.lease(Duration::ZERO).lock().await,
+        mutex.max_hold(Duration::from_nanos(1)).lock().await,
+        mutex.reason("x".repeat(1025)).lock().await,
+        session.semaphore("s", 2).unwrap().permits(3).lock().await,
+        session.semaphore("s", 2).unwrap().permits(0).lock().await,
+    ];
+    for error in refused {
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(!error.to_string().contains('\n'));
+    }
+    assert_eq!(session.semaphore("s", 0).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(session.mutex("a//b").unwrap_err().kind(), ErrorKind::Invalid);
+}
