@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tracing::{debug, trace};
+use tracing::{Instrument, debug, debug_span, trace};
 
 use crate::{
     Error, ErrorKind, Fence, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake, Woken,
@@ -36,11 +36,19 @@ impl Patience {
 /// The first pause after a store did not answer, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
+/// How often one caller opens a session again that the store keeps dropping.
+const REOPENINGS: u32 = 3;
+
 /// Acquires. `None` only for [`Patience::Try`]: it is busy.
 ///
 /// # Cancel safety
 /// Dropping the future at any point hands what is in flight to the keeper, which finishes it and withdraws the claim.
 pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<Option<Hold>> {
+    let span = debug_span!("acquire", name = %want.name, ?patience);
+    walk(handle, want, patience).instrument(span).await
+}
+
+async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<Option<Hold>> {
     let core = &handle.core;
     want.check()?;
     let started = core.clock.now();
@@ -51,7 +59,7 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
         (_, ServiceOrder::Unordered) => Wait::Watch,
     };
     let mut attempt = Attempt { handle: handle.clone(), seat: None, flight: Flight::Landed, doubt: false };
-    let mut trouble = Trouble::none();
+    let (mut trouble, mut reopened) = (Trouble::none(), 0);
     let mut seat = attempt.sit(want, wait, pass);
     let mut first = Some(started).filter(|_| core.profile.seats == Seats::Many);
     loop {
@@ -79,7 +87,7 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
             }
             Ok(Standing::Queued { wake, sleep, ahead }) => {
                 trouble = Trouble::none();
-                trace!(name = %want.name, ahead, "waiting");
+                trace!(ahead, "waiting");
                 if wait == Wait::Line {
                     seat.wait_until(core.good_until(sent, None));
                 }
@@ -106,11 +114,11 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
                 return Ok(None);
             }
             Ok(Standing::Gone) => seat = attempt.sit_anew(&seat, want, wait),
-            Err(error) if error.kind() == ErrorKind::Lost => {
+            Err(error) if error.kind() == ErrorKind::Lost && reopened < REOPENINGS => {
                 debug!(%error, "the store has dropped the session; opening it again");
+                reopened += 1;
                 core.reopen().await?;
                 seat = attempt.sit_anew(&seat, want, wait);
-                trouble.pause(core, error, patience).await?;
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 attempt.doubt = true;
@@ -220,7 +228,7 @@ impl Attempt {
     ) -> Hold {
         self.seat = None;
         let core = &self.handle.core;
-        debug!(name = %want.name, claim = ?seat.id, ?fence, waited = ?now.since(started), "held");
+        debug!(claim = ?seat.id, ?fence, waited = ?now.since(started), "held");
         let time = |at: Moment, what: Due| {
             let (seat, core) = (Arc::downgrade(seat), Arc::downgrade(core));
             self.handle.core.keeper.send(Order::Time { at, seat, core, what });

@@ -2,6 +2,8 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+use tracing::debug;
+
 use crate::{
     Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Tag,
     core::{Core, Flight, Handle},
@@ -179,6 +181,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        debug!(claim = ?self.seat.id, held = ?self.core().clock.now().since(self.granted), "let go");
         // After a release it has left already, and this does nothing.
         self.handle.core.depart(self.seat.clone(), Flight::Landed, false);
     }
