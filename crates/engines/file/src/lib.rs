@@ -1,1 +1,96 @@
+//! The file engine of Bramah: locks between the processes of one host, without a server.
+//!
+//! ```
+//! use bramah_core::{Engine, Order};
+//! # fn main() -> bramah_core::Result<()> {
+//! let dir = std::env::temp_dir().join(format!("bramah-doc-{}", std::process::id()));
+//! let engine = bramah_file::File::open(&dir)?;
+//! assert_eq!(engine.profile().order, Order::Fifo);
+//! # std::fs::remove_dir_all(&dir).ok();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What lies in the directory
+//! ```text
+//! <dir>/                              made with mode 0700; its files with 0600
+//!   format                            "bramah-file 1": the version of this layout
+//!   locks/
+//!     orders%2F42                     a ledger per name: who stands in line, who holds, the last fence
+//!   sessions/
+//!     <32 hex>.<incarnation>          a session; its process keeps an exclusive flock on it while it lives
+//!     <32 hex>.<incarnation>.mail     its mailbox: "claim 7 is held with fence 1799…", "claim 9 should ask"
+//! ```
+//! - A **ledger** is locked with `flock` for the few system calls of one operation, never while a lock is held. It
+//!   is not unlinked and not replaced by rename: two processes would then lock two files of one name. The
+//!   file name is the percent-encoded name; one that would be too long is cut and gets a hash, and the ledger itself
+//!   tells the full name. What fits 4096 bytes is written by one write within the first page; a longer line goes
+//!   beside the old one and a small write of the header switches over: a process killed at any point
+//!   leaves the old line or the new one.
+//! - A **session** lives while its file is at its path and locked. The kernel gives the flock back when the process
+//!   ends, however it ends. A session that was lost is opened under another incarnation, so what it left in ledgers
+//!   stays dead. A *detached* session (`Keep::Nobody`) has no flock but a time: boot id and boot clock.
+//! - A **mailbox** is watched by its owner alone (inotify): a hand-over wakes the process that gets the lock and the
+//!   one that is next, not all that wait. The first in line also watches the session files of the holders. One
+//!   thread per engine does that, from the first wait on. Behind it stands a net: the first in line asks every
+//!   half second, the others every two.
+//!
+//! # What happens when
+//! - **A process crashes** or is killed: its flock ends with it, the first in line is told by the kernel at once,
+//!   drops it from the line and goes on. Waiters that died are passed over. Their files are removed when the next
+//!   session opens.
+//! - **A holder is frozen** (SIGSTOP, a debugger, a swap storm): it keeps its locks, as long as it takes. A survey
+//!   shows it as stopped; `break` ends its hold and raises the fence. Frozen in the middle of an operation
+//!   it keeps that one ledger locked: others get `Unavailable` with the path after ten seconds.
+//! - **The machine loses power**: nobody who held anything has survived, and nothing is synced to disk. Fences are a
+//!   hybrid clock, so they still rise, unless the wall clock comes back behind by more than the outage *and* the
+//!   ledger was lost. A ledger whose line was only partly written counts as an empty line if its header is from
+//!   another boot; one without a readable header is `Corrupt` and wants to be moved away by a person.
+//! - **The wall clock jumps**: fences still rise by one from the last. Everything else counts on the boot clock.
+//! - **The machine sleeps**: locks stay held; a detached session's time runs on.
+//! - **A cleaner deletes files**: a session whose file is gone is dead to the others; its own process answers `Lost`
+//!   from the next claim or renewal on, and until then believes in its hold (fences tell the resource). A deleted
+//!   ledger is noticed by the next operation and made anew; who held by it is told `gone` at the next renewal. A deleted
+//!   mailbox costs speed: its owner falls back to the net. So keep the directory out of reach of cleaners (`/run`,
+//!   a user's runtime directory, not `/tmp` where files are removed by age).
+//! - **A process forks without exec**: the child shares the flock of the session, so the locks live until both have
+//!   ended. The child must not use the engine. A child that execs shares nothing: every descriptor is close-on-exec.
+//! - **A ledger is damaged, foreign or of a newer format**: `Corrupt`, with the path and what to do; it is never
+//!   reset or rewritten.
+//! - **The disk is full**: `Unavailable`. Releasing writes within a page that is already there, so it works
+//!   on most file systems.
+//!
+//! # Where it does not hold
+//! - **Network file systems.** Linux NFS turns `flock` into byte-range locks of the server: exclusion between hosts
+//!   then depends on the server's leases (a partition longer than a lease takes a session's flock away without
+//!   telling its process), inotify tells of local changes only, so waiting falls back to the net, and a detached
+//!   session of another host looks dead, as it counts on another boot. Health is told for processes of this host
+//!   only. Use a server for locks between hosts.
+//! - **Not Linux**: no inotify, so waiters ask every 25 ms and the profile says `Polled`. Not tested.
+//! - **Containers** that share the directory must share the kernel too (they do on one host); health may be unknown.
+//! - **A fixed lease** is ended by its own process; the profile says `Kept`.
 
+mod bells;
+mod boot;
+mod claim;
+mod codec;
+mod engine;
+mod error;
+mod layout;
+mod ledger;
+mod life;
+mod mail;
+mod renew;
+#[cfg(test)]
+mod samples;
+mod session;
+mod shelf;
+mod state;
+mod store;
+mod survey;
+mod turn;
+#[cfg_attr(not(target_os = "linux"), path = "unwatched.rs")]
+mod watch;
+mod withdraw;
+
+pub use engine::File;

@@ -1,0 +1,88 @@
+//! The engine itself: seven methods, each a file of its own.
+
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+
+use bramah_core::{
+    Claim, Engine, Exit, Fencing, Leasing, Liveness, Modes, Opening, Order, Profile, Renewal, Reply, Result,
+    Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
+};
+
+use crate::{claim, renew, store::Store, survey, turn, withdraw};
+
+/// Locks in a directory, for all processes of one host. Cheap to clone.
+///
+/// Each value that [`open`](File::open) makes has sessions of its own: two of them in one process exclude each
+/// other like two processes do.
+#[derive(Clone)]
+pub struct File {
+    store: Arc<Store>,
+    path: Arc<Path>,
+}
+
+impl File {
+    /// Opens a directory of locks. What is absent of it is made, for its owner alone (mode 0700).
+    ///
+    /// # Errors
+    /// `Denied` when the directory is somebody else's, `Invalid` when the path cannot be one, `Corrupt` when it is
+    /// not one of Bramah's or of a newer format, `Unavailable` when the disk fails or is full.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        Ok(Self { store: Arc::new(Store::open(dir)?), path: dir.into() })
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("File").field(&self.path).finish()
+    }
+}
+
+impl Engine for File {
+    fn profile(&self) -> Profile {
+        Profile {
+            modes: Modes::Permits,
+            order: Order::Fifo,
+            fence: Fencing::Clocked,
+            liveness: Liveness::Connection,
+            wake: if cfg!(target_os = "linux") { Waking::Pushed } else { Waking::Polled },
+            seats: Seats::Many,
+            lease: Leasing::Kept,
+            strays: Strays::Listed,
+        }
+    }
+
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        Reply::now(self.store.open_session(&opening))
+    }
+
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        if let Err(error) = claim::check(&claim) {
+            return Reply::now(Err(error));
+        }
+        let name = claim.name.clone();
+        turn::attempt(&self.store, &name, move |store| claim::claim(store, &claim))
+    }
+
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        renew::renew(&self.store, session, &claims)
+    }
+
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        let name = claim.name.clone();
+        turn::attempt(&self.store, &name, move |store| withdraw::withdraw(store, &claim, &exit))
+    }
+
+    fn close(&self, session: SessionId) -> Reply<()> {
+        Reply::now(self.store.close_session(session))
+    }
+
+    fn survey(&self, scope: &Scope) -> Reply<Survey> {
+        survey::survey(&self.store, scope)
+    }
+}
+
+impl From<File> for Arc<dyn Engine> {
+    fn from(file: File) -> Self {
+        Arc::new(file)
+    }
+}

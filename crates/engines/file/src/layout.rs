@@ -1,0 +1,231 @@
+//! Where things lie in the directory.
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use bramah_core::{Error, ErrorKind, Name, Result, SessionId};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{corrupt, io_error, newer};
+
+/// The version of the directory's layout.
+const FORMAT: u32 = 1;
+const FORMAT_WORD: &str = "bramah-file ";
+
+/// The longest file name for a ledger; file systems take 255 bytes.
+const MAX_FILE_NAME: usize = 240;
+/// How much of a long name stays readable.
+const PREFIX: usize = 200;
+
+/// The paths of one directory of locks.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) locks: PathBuf,
+    pub(crate) sessions: PathBuf,
+}
+
+impl Layout {
+    /// Makes the directories where they are absent, and checks that this version may use them.
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        make_dir(dir)?;
+        // Made absolute once: a process that changes its directory must not change its locks.
+        let root = fs::canonicalize(dir).map_err(|error| io_error("open", dir, error))?;
+        check_format(&root.join("format"))?;
+        let layout = Self { locks: root.join("locks"), sessions: root.join("sessions") };
+        make_dir(&layout.locks)?;
+        make_dir(&layout.sessions)?;
+        Ok(layout)
+    }
+
+    /// The ledger of a lock.
+    pub(crate) fn ledger(&self, name: &Name) -> PathBuf {
+        self.locks.join(file_name(name))
+    }
+
+    /// The file whose flock tells whether a session lives.
+    pub(crate) fn session(&self, id: SessionId, incarnation: u64) -> PathBuf {
+        self.sessions.join(format!("{id}.{incarnation:016x}"))
+    }
+
+    /// The session's mailbox.
+    pub(crate) fn mail(&self, id: SessionId, incarnation: u64) -> PathBuf {
+        self.sessions.join(format!("{id}.{incarnation:016x}.mail"))
+    }
+}
+
+/// Which session a file in `sessions/` belongs to, and whether it is the mailbox.
+pub(crate) fn parse_session_file(name: &str) -> Option<(SessionId, u64, bool)> {
+    let (stem, is_mail) = name.strip_suffix(".mail").map_or((name, false), |stem| (stem, true));
+    let (id, incarnation) = stem.split_once('.')?;
+    let digits = incarnation.len() == 16 && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let incarnation = u64::from_str_radix(incarnation, 16).ok().filter(|_| digits)?;
+    Some((id.parse().ok()?, incarnation, is_mail))
+}
+
+/// The file name of a lock: percent-encoded, so that it is injective and never `.` or `..`; what would be too long
+/// becomes a prefix, a tilde (which encoding never leaves) and a hash, and the ledger itself tells the full name.
+pub(crate) fn file_name(name: &Name) -> String {
+    let bytes = name.as_str().as_bytes();
+    let mut out = String::with_capacity(bytes.len() + 8);
+    for (at, &byte) in bytes.iter().enumerate() {
+        let inner = at > 0 && at + 1 < bytes.len();
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => out.push(char::from(byte)),
+            b'.' if inner => out.push('.'),
+            _ => {
+                const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+                out.push('%');
+                out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+                out.push(char::from(DIGITS[usize::from(byte & 15)]));
+            }
+        }
+    }
+    if out.len() > MAX_FILE_NAME {
+        out.truncate(PREFIX);
+        out.push_str(&format!("~{:032x}", hash128(bytes)));
+    }
+    out
+}
+
+/// Whether a file in `locks/` can be a ledger; editors and network file systems leave others.
+pub(crate) fn is_ledger_file(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'%' | b'~' | b'.');
+    !name.starts_with('.') && name.bytes().all(plain)
+}
+
+/// FNV-1a of 128 bits.
+fn hash128(bytes: &[u8]) -> u128 {
+    let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    bytes.iter().fold(start, |hash: u128, byte| (hash ^ u128::from(*byte)).wrapping_mul((1 << 88) + 0x13b))
+}
+
+fn make_dir(dir: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|error| io_error("make the directory", dir, error))
+}
+
+/// Reads the layout's version, or writes it into a new directory. The flock keeps two first users apart; it is held
+/// for two system calls.
+fn check_format(path: &Path) -> Result<()> {
+    let failed = |error| io_error("open", path, error);
+    let mut options = OpenOptions::new();
+    let file =
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+    let free =
+        || (0..1_000).any(|_| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() || pause());
+    if !free() {
+        let why = "another process keeps it locked; see whether that one is stopped";
+        return Err(Error::new(ErrorKind::Unavailable, format!("cannot read {}: {why}", path.display())));
+    }
+    let mut bytes = [0; 64];
+    let len = file.read_at(&mut bytes, 0).map_err(failed)?;
+    if len == 0 {
+        return file.write_all_at(format!("{FORMAT_WORD}{FORMAT}\n").as_bytes(), 0).map_err(failed);
+    }
+    let text = std::str::from_utf8(&bytes[..len]).ok();
+    match text.and_then(|text| text.trim_end().strip_prefix(FORMAT_WORD)?.parse::<u32>().ok()) {
+        Some(FORMAT) => Ok(()),
+        Some(found) if found > FORMAT => Err(newer("the directory described by", path, found, FORMAT)),
+        _ => Err(corrupt("the format file", path, "is not one of bramah's")),
+    }
+}
+
+/// A millisecond; never the answer to "is it free?".
+fn pause() -> bool {
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(text: &str) -> String {
+        file_name(&Name::new(text).unwrap())
+    }
+
+    /// The inverse of the encoding, for names that are not cut.
+    fn decoded(file: &str) -> String {
+        let mut bytes = Vec::new();
+        let mut rest = file.as_bytes();
+        while let Some((&first, tail)) = rest.split_first() {
+            if first == b'%' {
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&tail[..2]).unwrap(), 16).unwrap());
+                rest = &tail[2..];
+            } else {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn awkward_names_become_plain_files() {
+        let cases = [
+            (".", "%2E"),
+            ("..", "%2E%2E"),
+            ("a/b", "a%2Fb"),
+            ("a.b", "a.b"),
+            (".a.", "%2Ea%2E"),
+            ("a~b", "a%7Eb"),
+        ];
+        for (name, file) in cases {
+            assert_eq!(encoded(name), file);
+            assert!(is_ledger_file(file));
+        }
+        assert_ne!(encoded("Orders"), encoded("orders"));
+        assert_ne!(encoded("a%2Fb"), encoded("a/b"));
+    }
+
+    #[test]
+    fn long_names_stay_apart_and_fit() {
+        let mut seen = HashMap::new();
+        for last in 'a'..='z' {
+            for length in [66, 100, 198] {
+                let name = format!("{}{last}", "/a".repeat(length / 2).trim_start_matches('/'));
+                let file = encoded(&name);
+                assert!(file.len() <= MAX_FILE_NAME, "{file}");
+                assert_eq!(seen.insert(file, name.clone()), None, "{name}");
+            }
+            let wide = format!("{}{last}", "ü".repeat(99));
+            assert!(encoded(&wide).contains('~'));
+            assert_eq!(seen.insert(encoded(&wide), wide.clone()), None, "{wide}");
+        }
+    }
+
+    #[test]
+    fn session_files_are_told_from_others() {
+        let layout = Layout { locks: "/l".into(), sessions: "/s".into() };
+        let id = SessionId::from_bits(77);
+        let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(parse_session_file(&name(layout.session(id, 5))), Some((id, 5, false)));
+        assert_eq!(parse_session_file(&name(layout.mail(id, 5))), Some((id, 5, true)));
+        for other in ["x", ".", "0.1", "00000000000000000000000000000001.+000000000000001"] {
+            assert_eq!(parse_session_file(other), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_encoding_is_injective_and_safe(text in "[^\\x00-\\x1f\\x7f-\\u{9f}/]{1,60}(/[a-zA-Z.~%]{1,9})?") {
+            prop_assume!(Name::new(&text).is_ok());
+            let file = encoded(&text);
+            prop_assert!(file.len() <= MAX_FILE_NAME && is_ledger_file(&file));
+            prop_assert!(!file.contains('/') && file != "." && file != "..");
+            if !file.contains('~') {
+                prop_assert_eq!(decoded(&file), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What the operations share: sessions, open ledgers, and who is to be told.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use bramah_core::{ClaimId, Error, ErrorKind, Keep, Name, Opening, Result, SessionId, Woken};
+
+use crate::{
+    bells::{Bells, Ear},
+    boot::Boot,
+    layout::Layout,
+    life,
+    mail::{self, Mailbox},
+    session::Session,
+    shelf::Shelf,
+    state::{Entry, Notice, Stamp, State},
+    turn::Turn,
+    watch::{Sign, Watcher},
+};
+
+/// One directory of locks, as one engine uses it.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) layout: Layout,
+    pub(crate) boot: Boot,
+    pub(crate) bells: Arc<Bells>,
+    shelf: Shelf,
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// One session is opened at a time: two files of one session would be two lives of it.
+    opening: Mutex<()>,
+    /// Started with the first waiter; `None` in it where the kernel cannot tell.
+    watcher: OnceLock<Option<Watcher>>,
+}
+
+impl Store {
+    /// Opens the directory.
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        Ok(Self {
+            layout: Layout::open(dir)?,
+            boot: Boot::current(),
+            bells: Arc::default(),
+            shelf: Shelf::default(),
+            sessions: Mutex::default(),
+            opening: Mutex::default(),
+            watcher: OnceLock::new(),
+        })
+    }
+
+    /// Opens a session, or finds it open. Answers the ttl.
+    pub(crate) fn open_session(&self, opening: &Opening) -> Result<Duration> {
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let ttl = match opening.keep {
+            Keep::Process => Duration::MAX,
+            Keep::Nobody => opening.ttl,
+        };
+        let known = match (self.own_session(opening.session), opening.keep) {
+            (None, Keep::Nobody) => Session::adopt(&self.layout, opening.session, &self.boot)?.map(Arc::new),
+            (known, _) => known,
+        };
+        if let Some(session) = known {
+            if session.keep == opening.keep && session.renew(&self.boot)? {
+                self.sessions().insert(opening.session, session);
+                return Ok(ttl);
+            }
+            self.lose(&session);
+        }
+        life::sweep(&self.layout, &self.boot);
+        let session = Session::create(&self.layout, opening, &self.boot)?;
+        self.sessions().insert(opening.session, Arc::new(session));
+        Ok(ttl)
+    }
+
+    /// Removes the files of a session and gives its flock back, in this order: so nobody finds a file without flock.
+    pub(crate) fn close_session(&self, id: SessionId) -> Result<()> {
+        match self.session(id) {
+            Ok(session) => {
+                session.remove();
+                self.lose(&session);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A session that lives: ours, or a detached one that another process opened. `Lost` if there is none.
+    pub(crate) fn session(&self, id: SessionId) -> Result<Arc<Session>> {
+        let session = match self.own_session(id) {
+            Some(session) => session,
+            None => match Session::adopt(&self.layout, id, &self.boot)? {
+                Some(session) => Arc::clone(self.sessions().entry(id).or_insert(Arc::new(session))),
+                None => return Err(lost(id)),
+            },
+        };
+        if session.is_alive(&self.boot)? {
+            return Ok(session);
+        }
+        self.lose(&session);
+        Err(lost(id))
+    }
+
+    /// The session if this process has it.
+    pub(crate) fn own_session(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.sessions().get(&id).cloned()
+    }
+
+    /// Forgets a session that has ended; whoever waits by it should ask.
+    pub(crate) fn lose(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions();
+        if sessions.get(&session.id).is_some_and(|found| Arc::ptr_eq(found, session)) {
+            sessions.remove(&session.id);
+        }
+        drop(sessions);
+        if let (Some(Some(number)), Some(watcher)) = (session.watch.get(), self.watcher()) {
+            watcher.forget(*number);
+        }
+        let claims = std::mem::take(&mut *session.claims());
+        for seq in claims.into_keys() {
+            self.bells.ring(Ear::Claim(ClaimId { session: session.id, seq }), Woken::Ask);
+        }
+    }
+
+    /// Works on the ledger of `name`, alone with it. `Turn::Done(None)` if it is absent and not to be made. What
+    /// `work` answers `true` for is written.
+    pub(crate) fn visit<T>(
+        &self,
+        name: &Name,
+        make: Option<u32>,
+        work: impl FnOnce(&mut State) -> Result<(T, bool)>,
+    ) -> Result<Turn<Option<T>>> {
+        // The second time only when somebody removed the file; whoever keeps doing that keeps the lock busy.
+        for _ in 0..3 {
+            let Some(slot) = self.shelf.get(&self.layout, name, make.is_some())? else {
+                return Ok(Turn::Done(None));
+            };
+            let ledger = slot.ledger();
+            let Some(locked) = ledger.lock()? else { return Ok(Turn::Busy) };
+            if !ledger.is_current() {
+                drop(locked);
+                drop(ledger);
+                self.shelf.discard(name, &slot);
+                continue;
+            }
+            let Some(mut content) = ledger.read(Some(name), make.unwrap_or(1), self.boot.mark)? else {
+                return Ok(Turn::Done(None));
+            };
+            let (answer, changed) = work(&mut content.state)?;
+            if changed {
+                locked.write(&content, self.boot.mark)?;
+            }
+            return Ok(Turn::Done(Some(answer)));
+        }
+        Ok(Turn::Busy)
+    }
+
+    /// Drops dead holders and advances the line until all who hold are alive. With an `ear`, that one is told when
+    /// a holder dies: armed before the look, so that no death falls between. Whether the line changed.
+    pub(crate) fn tend(
+        &self,
+        state: &mut State,
+        stamp: Stamp,
+        notices: &mut Vec<Notice>,
+        mut listen: impl FnMut(&Store, &State),
+    ) -> Result<bool> {
+        let mut changed = false;
+        loop {
+            listen(self, state);
+            let front = state.front();
+            let mut alive = self.lives();
+            if !state.drop_dead_holders(&mut alive)? {
+                return Ok(changed);
+            }
+            changed = true;
+            state.advance(front, stamp, &mut alive, notices)?;
+        }
+    }
+
+    /// Looks whether the session of an entry lives, each session once.
+    pub(crate) fn lives(&self) -> impl FnMut(&Entry) -> Result<bool> {
+        let mut seen: HashMap<(SessionId, u64), bool> = HashMap::new();
+        move |entry| {
+            let key = (entry.id.session, entry.incarnation);
+            if let Some(alive) = seen.get(&key) {
+                return Ok(*alive);
+            }
+            let alive = match self.own_session(key.0).filter(|session| session.incarnation == key.1) {
+                Some(session) => session.is_alive(&self.boot)?,
+                None => life::is_alive(&self.layout.session(key.0, key.1), &self.boot)?,
+            };
+            seen.insert(key, alive);
+            Ok(alive)
+        }
+    }
+
+    /// Has `ear` told when the process of a holder dies. Whether the kernel will tell of all of them.
+    pub(crate) fn listen_for_deaths(&self, state: &State, ear: Ear) -> bool {
+        let Some(watcher) = self.watcher() else { return false };
+        let mut armed = true;
+        let mut seen = None;
+        for entry in state.line.iter().take(state.line.held()) {
+            let key = (entry.id.session, entry.incarnation);
+            let own = || self.own_session(key.0).is_some_and(|session| session.incarnation == key.1);
+            if seen.replace(key) != Some(key) && !own() {
+                armed &= watcher.once(&self.layout.session(key.0, key.1), Sign::Death, ear);
+            }
+        }
+        armed
+    }
+
+    /// Has letters to the session read as they come. Whether the kernel will tell.
+    pub(crate) fn listen_for_letters(&self, session: &Session) -> bool {
+        let start = || self.watcher()?.deliver(session.id, Mailbox::open(&session.mail).ok()?);
+        session.watch.get_or_init(start).is_some()
+    }
+
+    /// Tells those whom a written change concerns: here by their bell, elsewhere by a letter.
+    pub(crate) fn tell(&self, notices: &[Notice]) {
+        for Notice { id, incarnation, woken } in notices {
+            let own = self.own_session(id.session).filter(|session| session.incarnation == *incarnation);
+            if own.is_some() {
+                self.bells.ring(Ear::Claim(*id), *woken);
+            }
+            // A detached session may be waited for by more than one process.
+            if own.is_none_or(|session| session.keep == Keep::Nobody) {
+                mail::send(&self.layout.mail(id.session, *incarnation), id.seq, *woken);
+            }
+        }
+    }
+
+    /// The watcher; `None` where the kernel cannot tell.
+    pub(crate) fn watcher(&self) -> Option<&Watcher> {
+        self.watcher.get_or_init(|| Watcher::start(Arc::clone(&self.bells)).ok()).as_ref()
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lost(id: SessionId) -> Error {
+    Error::new(
+        ErrorKind::Lost,
+        format!("{id:?} is not open here: it was closed, or its file was removed; open it anew"),
+    )
+}

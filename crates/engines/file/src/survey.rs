@@ -1,0 +1,222 @@
+//! Looking at lines without touching them.
+
+use std::{collections::HashMap, fs::File, path::Path, sync::Arc, time::Duration};
+
+use bramah_core::{
+    About, Break, Broken, Claim, ErrorKind, Health, LineView, PlaceState, PlaceView, Reply, Result, Scope,
+    SessionId, Survey, Wait, Wake,
+};
+
+use crate::{
+    bells::Ear,
+    error::io_error,
+    layout::{file_name, is_ledger_file},
+    ledger::Ledger,
+    life::{self, Kept},
+    state::{Entry, State},
+    store::Store,
+    watch::Sign,
+};
+
+/// How many ledgers are read before others get the thread.
+const CHUNK: usize = 64;
+/// How long the wake is trusted. A process that dies changes no ledger, so this is also how soon that shows.
+const SLEEP: Duration = Duration::from_secs(1);
+const UNWATCHED: Duration = Duration::from_millis(100);
+
+/// Shows the lines of a scope.
+pub(crate) fn survey(store: &Arc<Store>, scope: &Scope) -> Reply<Survey> {
+    let mut tour = match Tour::begin(store, scope) {
+        Ok(tour) => tour,
+        Err(error) => return Reply::now(Err(error)),
+    };
+    match tour.step(store) {
+        Err(error) => Reply::now(Err(error)),
+        Ok(()) if tour.todo.is_empty() => Reply::now(Ok(tour.finish())),
+        Ok(()) => {
+            let store = Arc::clone(store);
+            Reply::later(async move {
+                while !tour.todo.is_empty() {
+                    tokio::task::yield_now().await;
+                    tour.step(&store)?;
+                }
+                Ok(tour.finish())
+            })
+        }
+    }
+}
+
+/// One survey under way.
+struct Tour {
+    scope: Scope,
+    todo: Vec<String>,
+    lines: Vec<LineView>,
+    seen: HashMap<(SessionId, u64), Option<Person>>,
+    wake: Wake,
+    sleep: Duration,
+    host: Arc<str>,
+}
+
+/// A session that lives.
+#[derive(Clone)]
+struct Person {
+    about: Option<Arc<About>>,
+    left: Option<Duration>,
+    health: Health,
+}
+
+impl Tour {
+    /// Arms the wake, then lists what there is to read.
+    fn begin(store: &Store, scope: &Scope) -> Result<Self> {
+        let ear = store.bells.survey();
+        let wake = store.bells.hang(ear);
+        let armed = arm(store, scope, ear);
+        let todo = match scope {
+            Scope::Exact(name) => vec![file_name(name)],
+            Scope::Under(_) | Scope::All => list(&store.layout.locks)?,
+        };
+        let sleep = if armed { SLEEP } else { UNWATCHED };
+        let host = About::this_process().host;
+        Ok(Self { scope: scope.clone(), todo, lines: Vec::new(), seen: HashMap::new(), wake, sleep, host })
+    }
+
+    fn step(&mut self, store: &Store) -> Result<()> {
+        for file in self.todo.split_off(self.todo.len().saturating_sub(CHUNK)) {
+            let Some(state) = read(store, &store.layout.locks.join(&file))? else { continue };
+            if self.scope.covers(&state.name) {
+                self.show(store, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, store: &Store, state: State) -> Result<()> {
+        let mut places = Vec::new();
+        for (at, entry) in state.line.iter().enumerate() {
+            if let Some(person) = self.meet(store, entry)? {
+                places.push(place(store, &state, entry, at < state.line.held(), person));
+            }
+        }
+        let now = store.boot.now_ns();
+        let broken = state.scar.filter(|scar| scar.boot == store.boot.mark).map(|scar| Broken {
+            id: scar.id,
+            cause: Arc::new(Break { by: scar.by, reason: scar.reason }),
+            ago: Duration::from_nanos(now.saturating_sub(scar.at_ns)),
+        });
+        let told = matches!(self.scope, Scope::Exact(_)) && broken.is_some();
+        if !places.is_empty() || told {
+            self.lines.push(LineView { name: state.name, capacity: state.line.capacity(), places, broken });
+        }
+        Ok(())
+    }
+
+    /// Who is behind an entry; `None` if dead. Each session is looked at once.
+    fn meet(&mut self, store: &Store, entry: &Entry) -> Result<Option<Person>> {
+        let key = (entry.id.session, entry.incarnation);
+        if let Some(person) = self.seen.get(&key) {
+            return Ok(person.clone());
+        }
+        let path = store.layout.session(key.0, key.1);
+        let person = match life::is_alive(&path, &store.boot)? {
+            true => Some(person(&path, store, &self.host)),
+            false => None,
+        };
+        self.seen.insert(key, person.clone());
+        Ok(person)
+    }
+
+    fn finish(mut self) -> Survey {
+        self.lines.sort_by(|a, b| a.name.cmp(&b.name));
+        Survey { lines: self.lines, wake: self.wake, sleep: self.sleep }
+    }
+}
+
+/// Watches one ledger, or all of them where there is none yet or more are asked for.
+fn arm(store: &Store, scope: &Scope, ear: Ear) -> bool {
+    let Some(watcher) = store.watcher() else { return false };
+    if let Scope::Exact(name) = scope {
+        let path = store.layout.ledger(name);
+        if path.exists() {
+            return watcher.once(&path, Sign::Change, ear);
+        }
+    }
+    watcher.once(&store.layout.locks, Sign::Stir, ear)
+}
+
+fn list(locks: &Path) -> Result<Vec<String>> {
+    let failed = |error| io_error("list", locks, error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(locks).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        files.extend(name.to_str().filter(|name| is_ledger_file(name)).map(str::to_owned));
+    }
+    Ok(files)
+}
+
+/// Reads a ledger without locking it, so that looking never holds anyone up. A read that fell into a write does not
+/// match its checksum and is made again.
+fn read(store: &Store, path: &Path) -> Result<Option<State>> {
+    let Some(ledger) = Ledger::open(path, false)? else { return Ok(None) };
+    let mut tries = 20;
+    loop {
+        match ledger.read(None, 1, store.boot.mark) {
+            Err(error) if error.kind() == ErrorKind::Corrupt && tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            answer => return Ok(answer?.map(|content| content.state)),
+        }
+    }
+}
+
+fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person) -> PlaceView {
+    let now = store.boot.now_ns();
+    let ago = |ns: u64| Duration::from_nanos(now.saturating_sub(ns));
+    let claim = Claim {
+        id: entry.id,
+        name: state.name.clone(),
+        capacity: state.line.capacity(),
+        weight: entry.weight,
+        wait: Wait::Line,
+        again: true,
+        floor: None,
+        ttl: entry.ttl,
+        lease: entry.lease,
+        note: entry.note.clone(),
+    };
+    let place = if held {
+        PlaceState::Held { fence: entry.fence, since: ago(entry.granted_ns) }
+    } else {
+        PlaceState::Waiting
+    };
+    PlaceView {
+        claim: Arc::new(claim),
+        about: person.about,
+        state: place,
+        age: ago(entry.entered_ns),
+        left: person.left,
+        health: person.health,
+    }
+}
+
+fn person(path: &Path, store: &Store, host: &str) -> Person {
+    let record = File::open(path).ok().and_then(|file| life::read(&file, path).ok().flatten());
+    let Some(record) = record else { return Person { about: None, left: None, health: Health::Unknown } };
+    let left = record.keep.left_ns(&store.boot).map(Duration::from_nanos);
+    let health = match (&record.keep, &record.about) {
+        (Kept::Process, Some(about)) if *about.host == *host => health(about.pid),
+        _ => Health::Unknown,
+    };
+    Person { about: record.about.map(Arc::new), left, health }
+}
+
+/// What the kernel says of a process of this host. Its name is in brackets and may hold anything, so the state is
+/// looked for behind the last one.
+fn health(pid: u32) -> Health {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Health::Unknown };
+    match stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()) {
+        Some('T' | 't') => Health::Stopped,
+        Some(_) => Health::Running,
+        None => Health::Unknown,
+    }
+}

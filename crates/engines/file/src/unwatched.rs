@@ -1,0 +1,38 @@
+//! Where the kernel does not tell: nothing is watched, and waiters ask often instead.
+
+use std::{path::Path, sync::Arc};
+
+use bramah_core::SessionId;
+
+use crate::{
+    bells::{Bells, Ear},
+    mail::Mailbox,
+};
+
+/// What would be watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Death,
+    Change,
+    Stir,
+}
+
+/// Never started.
+#[derive(Debug)]
+pub(crate) struct Watcher;
+
+impl Watcher {
+    pub(crate) fn start(_: Arc<Bells>) -> std::io::Result<Self> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn once(&self, _: &Path, _: Sign, _: Ear) -> bool {
+        false
+    }
+
+    pub(crate) fn deliver(&self, _: SessionId, _: Mailbox) -> Option<i32> {
+        None
+    }
+
+    pub(crate) fn forget(&self, _: i32) {}
+}

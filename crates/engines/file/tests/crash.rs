@@ -1,0 +1,184 @@
+//! Processes that die, stop, or are killed in the middle of writing.
+
+mod rig;
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Clock, Engine, ErrorKind, Exit, Health, Scope, Standing, Wait, Woken};
+use rig::{Client, Dir, Peer, role, until, woken};
+
+/// What the child processes of the tests below do. Without a role it is an empty test.
+#[test]
+fn peer() {
+    let Some((role, dir)) = role() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::new(&dir);
+        match role.as_str() {
+            "hold" => {
+                client.lock("x").await;
+                println!("\nheld");
+            }
+            "wait" => {
+                let (_claim, _wake) = client.queue("x").await;
+                println!("\nwaiting");
+                std::future::pending::<()>().await;
+            }
+            // Lines of all lengths, so that writes within the page, beside it and back all happen.
+            _ => loop {
+                println!("\nlooping");
+                let mut claims = Vec::new();
+                for _ in 0..60 {
+                    let claim = client.draft("x", Wait::Line);
+                    let _ = client.claim(&claim).await.unwrap();
+                    claims.push(claim);
+                }
+                for claim in claims {
+                    client.withdraw(&claim).await;
+                }
+            },
+        }
+        std::future::pending::<()>().await;
+    });
+    // The process is killed, never ended: nothing of it may be dropped in an orderly way.
+    std::mem::forget(dir);
+}
+
+#[tokio::test]
+async fn a_killed_holder_frees_the_lock_at_once() {
+    for _ in 0..10 {
+        let dir = Dir::new();
+        let (a, b) = (Client::new(&dir), Client::new(&dir));
+        let mut holder = Peer::start("hold", &dir);
+        holder.expect("held");
+        let (claim, wake) = a.queue("x").await;
+        let (later, later_wake) = b.queue("x").await;
+        holder.kill();
+        let (told, took) = woken(wake).await;
+        assert_eq!(told, Woken::Ask);
+        assert!(took < Duration::from_millis(300), "the kernel tells, not the net: {took:?}");
+        assert!(
+            matches!(a.ask(&claim).await.unwrap(), Standing::Held { fence: Some(_), .. }),
+            "dead at the first look"
+        );
+        assert_eq!(woken(later_wake).await.0, Woken::Ask);
+        assert!(matches!(b.ask(&later).await.unwrap(), Standing::Queued { ahead: Some(1), .. }));
+    }
+}
+
+#[tokio::test]
+async fn a_killed_holder_refuses_nobody_and_a_watcher_is_told() {
+    let dir = Dir::new();
+    let a = Client::new(&dir);
+    let mut holder = Peer::start("hold", &dir);
+    holder.expect("held");
+    assert!(matches!(a.claim(&a.draft("x", Wait::No)).await.unwrap(), Standing::Refused));
+    let Standing::Queued { wake, .. } = a.claim(&a.draft("x", Wait::Watch)).await.unwrap() else { panic!() };
+    holder.kill();
+    assert_eq!(woken(wake).await.0, Woken::Ask);
+    assert!(a.survey(Scope::All).await.lines.is_empty(), "the dead are not shown");
+    assert!(matches!(a.claim(&a.draft("x", Wait::No)).await.unwrap(), Standing::Held { fence: Some(_), .. }));
+}
+
+#[tokio::test]
+async fn a_waiter_that_died_is_passed_over() {
+    let dir = Dir::new();
+    let (a, b) = (Client::new(&dir), Client::new(&dir));
+    let (held, _) = a.lock("x").await;
+    let mut waiter = Peer::start("wait", &dir);
+    waiter.expect("waiting");
+    let (_claim, wake) = b.queue("x").await;
+    waiter.kill();
+    a.withdraw(&held).await;
+    assert!(matches!(woken(wake).await.0, Woken::Held(Some(_))));
+}
+
+#[tokio::test]
+async fn fences_rise_over_a_crash() {
+    let dir = Dir::new();
+    let a = Client::new(&dir);
+    let (held, before) = a.lock("x").await;
+    a.withdraw(&held).await;
+    for _ in 0..3 {
+        let mut holder = Peer::start("hold", &dir);
+        holder.expect("held");
+        let shown = a.survey(Scope::All).await;
+        let bramah_core::PlaceState::Held { fence: Some(theirs), .. } = shown.lines[0].places[0].state else {
+            panic!()
+        };
+        holder.kill();
+        let (held, after) = a.lock("x").await;
+        assert!(before < theirs && theirs < after);
+        a.withdraw(&held).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_holder_keeps_the_lock_and_is_shown_as_stopped() {
+    let dir = Dir::new();
+    let a = Client::new(&dir);
+    let mut holder = Peer::start("hold", &dir);
+    holder.expect("held");
+    holder.signal("-STOP");
+    let shown = || a.engine.survey(&Scope::All).into_now().unwrap().unwrap().lines[0].places[0].health;
+    until("stopped", || shown() == Health::Stopped);
+    assert!(matches!(a.claim(&a.draft("x", Wait::No)).await.unwrap(), Standing::Refused));
+    let renewal = a.engine.renew(a.session, [].into()).await.unwrap();
+    assert_eq!(renewal, Default::default());
+    holder.kill();
+    a.lock("x").await;
+}
+
+#[tokio::test]
+async fn files_of_the_dead_are_swept_when_the_next_one_opens() {
+    let dir = Dir::new();
+    for _ in 0..5 {
+        let mut holder = Peer::start("hold", &dir);
+        holder.expect("held");
+        holder.kill();
+    }
+    let a = Client::new(&dir);
+    assert_eq!(dir.sessions().len(), 1, "only its own is left");
+    a.lock("x").await;
+}
+
+/// A hundred kills at random moments of a process that writes all the time.
+#[tokio::test]
+async fn a_process_killed_in_the_middle_of_anything_leaves_a_whole_ledger_and_a_free_lock() {
+    let dir = Dir::new();
+    let clock = Clock::boot();
+    let a = Client::new(&dir);
+    for round in 0..100 {
+        let mut writer = Peer::start("loop", &dir);
+        writer.expect("looping");
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..15_000)));
+        writer.kill();
+        let start = clock.now();
+        let claim = a.draft("x", Wait::No);
+        match a.claim(&claim).await {
+            Ok(Standing::Held { fence: Some(_), .. }) => {}
+            other => panic!("round {round}: {other:?}"),
+        }
+        assert!(clock.now().since(start) < Duration::from_secs(1));
+        a.withdraw(&claim).await;
+    }
+}
+
+#[tokio::test]
+async fn a_ledger_that_stays_locked_is_unavailable_and_named() {
+    let dir = Dir::new();
+    let a = Client::new(&dir);
+    let (held, _) = a.lock("x").await;
+    let (other, _) = a.lock("y").await;
+    let stuck = std::fs::File::open(dir.ledger("x")).unwrap();
+    stuck.lock().unwrap();
+    let claims = [Arc::new(held.clone()), Arc::new(other)];
+    let renewal = a.engine.renew(a.session, claims.into()).await.unwrap();
+    assert_eq!((renewal.unknown, renewal.gone), (vec![held.id], vec![]), "one does not hold up the other");
+    let reply = a.engine.withdraw(Arc::new(held.clone()), Exit::Own).into_now();
+    let error = reply.expect_err("it is locked").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("locks/x"), "{error}");
+    drop(stuck);
+    a.withdraw(&held).await;
+}
