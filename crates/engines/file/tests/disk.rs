@@ -82,7 +82,7 @@ async fn a_session_whose_file_vanished_is_lost_and_its_claims_stay_dead() {
             fs::remove_file(path).unwrap();
         }
     }
-    assert_eq!(woken(wake).await.0, Woken::Ask, "b watches the file");
+    assert_eq!(woken(wake).await, Woken::Ask, "b watches the file");
     let Standing::Held { fence: Some(after), .. } = b.ask(&waiting).await.unwrap() else { panic!() };
     assert!(before < after);
     assert_eq!(a.ask(&held).await.unwrap_err().kind(), ErrorKind::Lost);

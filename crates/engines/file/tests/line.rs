@@ -2,7 +2,7 @@
 
 mod rig;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bramah_core::{
     Break, Engine, ErrorKind, Exit, Fence, Health, Name, PlaceState, Scope, Standing, Wait, Woken,
@@ -19,15 +19,14 @@ async fn two_processes_take_turns_in_the_order_they_came() {
     let (b_claim, b_wake) = b.queue("x").await;
     let (c_claim, c_wake) = c.queue("x").await;
     a.withdraw(&held).await;
-    let (told, took) = woken(b_wake).await;
+    let told = woken(b_wake).await;
     let Woken::Held(Some(second)) = told else { panic!("{told:?}") };
-    assert!(took < Duration::from_millis(400), "pushed, not polled: {took:?}");
-    let (told, _) = woken(c_wake).await;
+    let told = woken(c_wake).await;
     assert_eq!(told, Woken::Ask, "c is the front now and should look after b");
     let Standing::Queued { ahead, wake, .. } = c.ask(&c_claim).await.unwrap() else { panic!() };
     assert_eq!(ahead, Some(1));
     b.withdraw(&b_claim).await;
-    let Woken::Held(Some(third)) = woken(wake).await.0 else { panic!() };
+    let Woken::Held(Some(third)) = woken(wake).await else { panic!() };
     assert!(first < second && second < third);
     assert_eq!(fence_of(c.ask(&c_claim).await.unwrap()), third);
 }
@@ -83,9 +82,8 @@ async fn a_watcher_takes_no_place_and_is_told_of_the_next_change() {
     let claim = b.draft("x", Wait::Watch);
     let Standing::Queued { ahead: None, wake, .. } = b.claim(&claim).await.unwrap() else { panic!() };
     a.withdraw(&held).await;
-    let (told, took) = woken(wake).await;
+    let told = woken(wake).await;
     assert_eq!(told, Woken::Ask);
-    assert!(took < Duration::from_millis(400), "{took:?}");
     assert!(
         matches!(a.claim(&a.draft("x", Wait::No)).await.unwrap(), Standing::Held { .. }),
         "the place is free"
@@ -141,9 +139,9 @@ async fn readers_share_and_a_writer_waits_for_them() {
     let Standing::Queued { wake: late_wake, .. } = a.claim(&late).await.unwrap() else { panic!() };
     a.withdraw(&first).await;
     b.withdraw(&second).await;
-    let Woken::Held(Some(_)) = woken(wake).await.0 else { panic!() };
+    let Woken::Held(Some(_)) = woken(wake).await else { panic!() };
     c.withdraw(&writer).await;
-    assert_eq!(woken(late_wake).await.0, Woken::Ask, "the front after the writer's grant");
+    assert_eq!(woken(late_wake).await, Woken::Ask, "the front after the writer's grant");
     assert!(matches!(a.ask(&late).await.unwrap(), Standing::Held { fence: None, .. }));
 }
 
@@ -186,7 +184,7 @@ async fn a_broken_hold_goes_to_the_next_and_leaves_a_record() {
     let (waiting, wake) = b.queue("x").await;
     let cause = Arc::new(Break { by: "ana".into(), reason: "hung since noon".into() });
     c.engine.withdraw(Arc::new(held.clone()), Exit::Broken(Arc::clone(&cause))).await.unwrap();
-    let Woken::Held(Some(next)) = woken(wake).await.0 else { panic!() };
+    let Woken::Held(Some(next)) = woken(wake).await else { panic!() };
     assert!(next.get() > fence.get() + 1, "the mark went up by itself");
     let renewal = a.engine.renew(a.session, [Arc::new(held.clone())].into()).await.unwrap();
     assert_eq!(renewal.gone, [held.id]);
@@ -205,7 +203,7 @@ async fn a_waiter_that_is_put_out_is_told_to_ask_and_finds_itself_gone() {
     let (waiting, wake) = b.queue("x").await;
     let cause = Arc::new(Break { by: "ana".into(), reason: "no".into() });
     a.engine.withdraw(Arc::new(waiting.clone()), Exit::Broken(cause)).await.unwrap();
-    assert_eq!(woken(wake).await.0, Woken::Ask);
+    assert_eq!(woken(wake).await, Woken::Ask);
     assert!(matches!(b.ask(&waiting).await.unwrap(), Standing::Gone));
 }
 
@@ -230,11 +228,11 @@ async fn a_survey_shows_the_line_and_wakes_on_a_change() {
     assert_eq!((line.places[0].health, line.places[0].left), (Health::Running, None));
     assert!(line.places[0].age < LIMIT);
     b.withdraw(&waiting).await;
-    assert_eq!(woken(survey.wake).await.0, Woken::Ask);
+    assert_eq!(woken(survey.wake).await, Woken::Ask);
     let absent = a.survey(Scope::Exact(Name::new("absent").unwrap())).await;
     assert!(absent.lines.is_empty());
     b.lock("absent").await;
-    assert_eq!(woken(absent.wake).await.0, Woken::Ask);
+    assert_eq!(woken(absent.wake).await, Woken::Ask);
 }
 
 #[tokio::test]
@@ -249,7 +247,7 @@ async fn a_long_line_outgrows_a_page_and_drains_in_order() {
     assert_eq!(a.survey(Scope::All).await.lines[0].places.len(), 151);
     for (claim, wake) in line {
         a.withdraw(&held).await;
-        match woken(wake).await.0 {
+        match woken(wake).await {
             Woken::Held(Some(_)) => {}
             _ => assert!(
                 matches!(a.ask(&claim).await, Ok(Standing::Held { .. }))

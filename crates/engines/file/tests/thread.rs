@@ -17,6 +17,8 @@ async fn the_thread_starts_with_the_first_waiter_and_ends_with_the_engine() {
     let dir = Dir::new();
     let a = Client::new(&dir);
     a.lock("x").await;
+    let closed = Client::on(a.engine.clone());
+    bramah_core::Engine::close(&closed.engine, closed.session).await.unwrap();
     assert_eq!(threads(), 0);
     let waiters: Vec<Client> = (0..5).map(|_| Client::on(a.engine.clone())).collect();
     let mut wakes = Vec::new();
@@ -24,7 +26,7 @@ async fn the_thread_starts_with_the_first_waiter_and_ends_with_the_engine() {
         wakes.push(waiter.queue("x").await);
     }
     until("it has its name", || threads() == 1);
-    drop((a, waiters));
+    drop((a, closed, waiters));
     until("it is gone", || threads() == 0);
     for (_, wake) in wakes {
         assert_eq!(

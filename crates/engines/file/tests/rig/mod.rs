@@ -143,12 +143,9 @@ pub(crate) fn fence_of(standing: Standing) -> Fence {
     }
 }
 
-/// Waits for a wake; how long it took.
-pub(crate) async fn woken(wake: Wake) -> (Woken, Duration) {
-    let clock = Clock::boot();
-    let start = clock.now();
-    let woken = tokio::time::timeout(LIMIT, wake).await.expect("no wake");
-    (woken, clock.now().since(start))
+/// Waits for a wake alone, without the net of asking from time to time that core puts under it.
+pub(crate) async fn woken(wake: Wake) -> Woken {
+    tokio::time::timeout(LIMIT, wake).await.expect("no wake")
 }
 
 /// Waits until a condition holds.
