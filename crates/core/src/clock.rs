@@ -18,11 +18,13 @@ impl Moment {
     /// No moment comes after this one.
     pub const NEVER: Moment = Moment(u64::MAX);
 
-    pub(crate) const fn from_ns(ns: u64) -> Self {
+    /// The moment `ns` nanoseconds after the clock's start: for engines that read one back.
+    pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
 
-    pub(crate) const fn ns(self) -> u64 {
+    /// Nanoseconds since the clock's start; on [`Clock::boot`] that is the machine's, the same to every process.
+    pub const fn ns(self) -> u64 {
         self.0
     }
 

@@ -29,7 +29,7 @@ use crate::{About, Claim, ClaimId, Fence, Name, Profile, Result, SessionId, Wake
 /// # Futures
 /// A [`Reply`] is `'static` and may be polled on another runtime than the one it was made on. Making one must not
 /// need a runtime and must not block for longer than a short system call; it may do the work at once and be
-/// [ready](Reply::now). Every reply ends by itself: what the store does not answer within about a third of the ttl
+/// [ready](Reply::now); one that is not needs a tokio runtime with time to be polled on. Every reply ends by itself: what the store does not answer within about a third of the ttl
 /// is `Unavailable` (or [`unknown`](Renewal::unknown)), and no caller has to drop it half-way.
 pub trait Engine: Debug + Send + Sync + 'static {
     /// What this store promises.
@@ -94,7 +94,7 @@ pub enum Standing {
         /// earlier than we know; `None` where the process ends it, or there is none.
         left: Option<Duration>,
     },
-    /// It waits (or, with `Watch`, it does not but has armed a wake).
+    /// It waits (or, with `Watch`, it does not but has armed a wake). Its place is kept for a ttl from here on.
     Queued {
         /// How many stand ahead, if known.
         ahead: Option<u32>,

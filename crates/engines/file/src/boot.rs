@@ -1,7 +1,5 @@
 //! Which boot of the machine this is, and what time it is on it.
 
-use std::time::Duration;
-
 use bramah_core::Clock;
 
 use crate::{codec::sum, state::Stamp};
@@ -32,9 +30,7 @@ impl Boot {
 
     /// Nanoseconds since the boot.
     pub(crate) fn now_ns(&self) -> u64 {
-        let now = self.clock.now();
-        // Moments do not tell their number; the distance from the earliest one is it.
-        u64::try_from(now.since(now - Duration::MAX).as_nanos()).unwrap_or(u64::MAX)
+        self.clock.now().ns()
     }
 
     /// The time of an operation that starts now.
