@@ -71,6 +71,10 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
             return Err(trouble.or_timeout(core, want, started));
         };
+        // While the answer was on its way: what it brought is withdrawn with the attempt.
+        if core.is_closed() {
+            return Err(core.closed_error());
+        }
         match answer {
             Ok(Standing::Held { fence, left }) => {
                 let lease = left.or(want.lease);
@@ -160,7 +164,19 @@ enum Rested {
 
 /// Waits for whatever comes first: the wake, the claim's end, the caller's deadline, or the longest sleep.
 async fn rest(core: &Core, seat: &Seat, wake: Wake, sleep: Duration, deadline: Moment) -> Rested {
-    let left = if deadline == Moment::NEVER { Duration::MAX } else { deadline.since(core.clock.now()) };
+    let (until, timed_out) = match deadline {
+        Moment::NEVER => (None, false),
+        deadline => {
+            let longest = core.clock.now() + sleep;
+            (Some(deadline.min(longest)), deadline <= longest)
+        }
+    };
+    let sleeping = async {
+        match until {
+            Some(until) => core.clock.sleep_until(until).await,
+            None => core.clock.nap(sleep).await,
+        }
+    };
     tokio::select! {
         biased;
         woken = wake => match woken {
@@ -168,7 +184,7 @@ async fn rest(core: &Core, seat: &Seat, wake: Wake, sleep: Duration, deadline: M
             Woken::Ask => Rested::Ask,
         },
         () = seat.ended() => Rested::Gone,
-        () = core.clock.nap(sleep.min(left)) => if left <= sleep { Rested::TimedOut } else { Rested::Ask },
+        () = sleeping => if timed_out { Rested::TimedOut } else { Rested::Ask },
     }
 }
 
@@ -190,8 +206,8 @@ impl Attempt {
     /// Enters anew under a new id: the old one is never used again.
     fn sit_anew(&mut self, old: &Arc<Seat>, want: &Want, wait: Wait) -> Arc<Seat> {
         let pass = old.take_pass();
-        if self.doubt {
-            self.handle.core.depart(old.clone(), Flight::Landed, true);
+        if self.doubt || self.handle.core.is_closed() {
+            self.handle.core.depart(old.clone(), Flight::Landed, self.doubt);
             self.doubt = false;
         } else {
             self.handle.core.forget(old);

@@ -18,7 +18,7 @@ use crate::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Moment, Name, Opening, Profile,
     Reply, Result, SessionId, Standing, Wait,
     gate::{Gate, Pass},
-    keeper::{Order, Parting},
+    keeper::{Order, Parting, settle},
     seat::Seat,
 };
 
@@ -118,10 +118,21 @@ impl Core {
     }
 
     /// Opens the session again after the store has dropped it.
-    pub(crate) async fn reopen(&self) -> Result<()> {
-        let ttl = self.engine.open(self.opening.clone()).await?;
+    pub(crate) async fn reopen(self: &Arc<Self>) -> Result<()> {
+        let ttl = self.whole(self.engine.open(self.opening.clone())).await?;
         self.set_ttl(ttl);
         Ok(())
+    }
+
+    /// Awaits an answer. If the caller goes away meanwhile, the keeper finishes the call: none is dropped half-way.
+    pub(crate) async fn whole<T: Send + 'static>(self: &Arc<Self>, reply: Reply<T>) -> Result<T> {
+        let mut call = Call { core: self, reply: Some(reply) };
+        let answer = match &mut call.reply {
+            Some(reply) => reply.await,
+            None => Err(self.closed_error()),
+        };
+        call.reply = None;
+        answer
     }
 
     pub(crate) fn seats(&self) -> std::sync::MutexGuard<'_, Slab<Arc<Seat>>> {
@@ -260,6 +271,20 @@ impl Core {
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// A call under way for a caller who may go away.
+struct Call<'a, T: Send + 'static> {
+    core: &'a Core,
+    reply: Option<Reply<T>>,
+}
+
+impl<T: Send + 'static> Drop for Call<'_, T> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            self.core.keeper.send(Order::Finish(Box::pin(async move { drop(settle(reply).await) })));
+        }
     }
 }
 

@@ -191,6 +191,9 @@ impl Leadership {
     ///
     /// # Errors
     /// `Lost` if it does not lead any more, `Invalid` for a value over 1024 bytes, and what the engine says.
+    ///
+    /// # Cancel safety
+    /// What was sent is finished when this is dropped: the value may or may not have changed.
     pub async fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
         let hold = self.guard.hold();
         let value = value.as_ref();
@@ -203,7 +206,8 @@ impl Leadership {
         if !self.guard.is_held() {
             return Err(hold.lost_error());
         }
-        match hold.core().engine.claim(hold.seat().annotate(value.into())).await? {
+        let core = hold.core();
+        match core.whole(core.engine.claim(hold.seat().annotate(value.into()))).await? {
             Standing::Held { .. } => Ok(()),
             Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
                 hold.seat().lose();

@@ -32,6 +32,9 @@ impl Session {
     ///
     /// # Errors
     /// `Invalid` without a reason, and what the engine says.
+    ///
+    /// # Cancel safety
+    /// What was sent is finished when this is dropped.
     pub async fn break_hold(&self, name: &Name, tag: Tag, reason: &str) -> Result<bool> {
         if reason.trim().is_empty() {
             return Err(Error::new(
@@ -45,7 +48,8 @@ impl Session {
         };
         let cause = Break { by: self.about().owner.clone(), reason: reason.into() };
         warn!(%name, %tag, by = %cause.by, reason, "a hold is broken");
-        self.0.core.engine.withdraw(place.claim, Exit::Broken(Arc::new(cause))).await?;
+        let core = &self.0.core;
+        core.whole(core.engine.withdraw(place.claim, Exit::Broken(Arc::new(cause)))).await?;
         Ok(true)
     }
 

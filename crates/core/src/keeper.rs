@@ -116,6 +116,8 @@ pub(crate) enum Order {
     Arm(SessionId),
     /// A claim is to leave.
     Part(Parting),
+    /// A call whose caller has gone away.
+    Finish(Pin<Box<dyn Future<Output = ()> + Send>>),
     /// At `at`, do `what` to a hold.
     Time { at: Moment, seat: Weak<Seat>, core: Weak<Core>, what: Due },
     /// Withdraw everything, then forget the session, then tell.
@@ -220,6 +222,12 @@ impl Shift {
             }
             Order::Part(parting) => {
                 self.jobs.spawn(part(parting));
+            }
+            Order::Finish(call) => {
+                self.jobs.spawn(async move {
+                    call.await;
+                    Done::Other
+                });
             }
             Order::Time { at, seat, core, what } => {
                 self.timers_made += 1;
@@ -438,7 +446,7 @@ async fn within<T>(clock: &Clock, until: Moment, answer: impl Future<Output = Re
 }
 
 /// An engine's answer. A panic in it (a future of a runtime that has ended) is doubt, not the end of the keeper.
-async fn settle<T>(mut reply: Reply<T>) -> Result<T> {
+pub(crate) async fn settle<T>(mut reply: Reply<T>) -> Result<T> {
     poll_fn(move |cx| {
         catch_unwind(AssertUnwindSafe(|| Pin::new(&mut reply).poll(cx))).unwrap_or_else(|_| {
             Poll::Ready(Err(Error::new(ErrorKind::Unavailable, "the engine stopped in the middle of a call")))

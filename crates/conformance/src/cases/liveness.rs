@@ -1,0 +1,210 @@
+//! What becomes of the claims of processes that end, stand still, or go on.
+
+use std::time::Duration;
+
+use bramah_core::{ErrorKind, Keep, Keeper, Session, Standing};
+use rustix::process::Signal;
+
+use crate::{
+    bench::{Bench, LONG, SHORT, got},
+    case::{Outcome, cases, ensure, ensure_eq},
+    child::Child,
+};
+
+cases! { "liveness":
+    a_killed_holder_frees_the_lock [Children],
+    a_killed_waiter_is_passed_over [Children, Fifo],
+    a_stopped_holder_loses_the_lock_and_knows_when_it_goes_on [Children, Expiry],
+    a_stopped_holder_keeps_the_lock_and_goes_on [Children, Connection],
+    a_closed_session_frees_its_locks_and_leaves_nothing,
+    a_closed_session_leaves_other_sessions_alone,
+    the_last_handle_frees_everything,
+    a_kept_session_outlives_its_ttl,
+    a_waiter_outlives_its_ttl [Fifo],
+    an_abandoned_session_frees_its_locks_after_its_ttl,
+    a_dead_waiter_is_passed_over [Fifo],
+    a_dead_holder_is_passed_over_with_a_waiter_behind_it,
+}
+
+async fn a_killed_holder_frees_the_lock(bench: Bench) -> Outcome {
+    let name = bench.name("x");
+    let session = bench.session().await?;
+    let mut child = Child::start(&bench, SHORT).await?;
+    child.lock(&bench, &name).await?;
+    let mutex = session.mutex(&name)?;
+    ensure!(mutex.try_lock().await?.is_none(), "two processes hold it");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    child.kill()?;
+    let killed = bench.clock().now();
+    let _ = bench.soon("the turn after a holder was killed", waiter).await???;
+    let took = bench.clock().now().since(killed);
+    ensure!(took < SHORT + Duration::from_secs(1), "it took {took:?}, and the ttl is {SHORT:?}");
+    Ok(())
+}
+
+async fn a_killed_waiter_is_passed_over(bench: Bench) -> Outcome {
+    let name = bench.name("x");
+    let (a, b) = (bench.session().await?, bench.session().await?);
+    let guard = a.mutex(&name)?.lock().await?;
+    let mut child = Child::start(&bench, SHORT).await?;
+    child.ask(&bench, &format!("enter {name}")).await?;
+    bench.waiting(&name, 1).await?;
+    let mutex = b.mutex(&name)?;
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    bench.waiting(&name, 2).await?;
+    child.kill()?;
+    guard.release().await;
+    let _ = bench.soon("the turn of who waited behind a killed process", waiter).await???;
+    Ok(())
+}
+
+async fn a_stopped_holder_loses_the_lock_and_knows_when_it_goes_on(bench: Bench) -> Outcome {
+    let name = bench.name("x");
+    let mut child = Child::start(&bench, SHORT).await?;
+    let first = child.lock(&bench, &name).await?;
+    let mutex = bench.session().await?.mutex(&name)?;
+    child.signal(Signal::STOP)?;
+    let guard = bench.soon("the turn after a holder was stopped", mutex.lock()).await??;
+    ensure!(first.is_none() || first < guard.fence(), "{:?} after {first:?}", guard.fence());
+    child.signal(Signal::CONT)?;
+    ensure_eq!(child.ask(&bench, "state").await?, "lost", "a holder that was stopped past its ttl");
+    ensure_eq!(child.ask(&bench, "release").await?, "AlreadyLost", "its release");
+    ensure!(guard.is_held(), "a holder that was stopped took the lock back");
+    ensure!(bench.session().await?.mutex(&name)?.try_lock().await?.is_none(), "two hold it");
+    Ok(())
+}
+
+async fn a_stopped_holder_keeps_the_lock_and_goes_on(bench: Bench) -> Outcome {
+    let name = bench.name("x");
+    let mut child = Child::start(&bench, SHORT).await?;
+    child.lock(&bench, &name).await?;
+    let mutex = bench.session().await?.mutex(&name)?;
+    child.signal(Signal::STOP)?;
+    let kind = mutex.lock_within(SHORT * 3).await.err().map(|error| error.kind());
+    ensure_eq!(kind, Some(ErrorKind::Timeout), "a wait for a lock whose holder is stopped");
+    child.signal(Signal::CONT)?;
+    ensure_eq!(child.ask(&bench, "state").await?, "held", "a holder that goes on");
+    ensure_eq!(child.ask(&bench, "release").await?, "released", "its release");
+    drop(got(mutex.try_lock().await)?);
+    Ok(())
+}
+
+async fn a_closed_session_frees_its_locks_and_leaves_nothing(bench: Bench) -> Outcome {
+    let (a, b) = (bench.session().await?, bench.session().await?);
+    let (one, two) = (bench.name("one"), bench.name("two"));
+    let guards = (a.mutex(&one)?.lock().await?, a.mutex(&two)?.lock().await?);
+    let closed = a.close(LONG / 6).await;
+    ensure_eq!(closed.left, [], "what a closed session left");
+    ensure!(!guards.0.is_held() && !guards.1.is_held(), "guards of a closed session are held");
+    drop(got(b.mutex(&one)?.try_lock().await)?);
+    drop(got(b.mutex(&two)?.try_lock().await)?);
+    ensure_eq!(a.claims(), 0, "claims of a closed session");
+    Ok(())
+}
+
+async fn a_closed_session_leaves_other_sessions_alone(bench: Bench) -> Outcome {
+    let engine = bench.client().await?;
+    let a = bench.session_on(engine.clone(), LONG).await?;
+    let b = bench.session_on(engine, SHORT).await?;
+    let name = bench.name("x");
+    let guard = b.mutex(&name)?.lock().await?;
+    ensure_eq!(a.close(LONG / 6).await.left, [], "what a closed session left");
+    drop(a);
+    bench.pass(SHORT * 2).await;
+    ensure!(guard.is_held(), "a session lost its lock when another one on the same client closed");
+    ensure!(bench.session().await?.mutex(&name)?.try_lock().await?.is_none(), "two hold it");
+    Ok(())
+}
+
+async fn the_last_handle_frees_everything(bench: Bench) -> Outcome {
+    let session = bench.session().await?;
+    let name = bench.name("x");
+    let mutex = session.mutex(&name)?;
+    drop(session);
+    let guard = mutex.lock().await?;
+    drop(mutex);
+    ensure!(guard.is_held(), "a guard is a handle of its session");
+    drop(guard);
+    bench.emptied(&name).await
+}
+
+async fn a_kept_session_outlives_its_ttl(bench: Bench) -> Outcome {
+    let (a, b) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lock().await?;
+    let mutex = b.mutex(&name)?;
+    for _ in 0..10 {
+        bench.pass(SHORT / 2).await;
+        ensure!(guard.is_held(), "a holder that lives lost its lock");
+        ensure!(mutex.try_lock().await?.is_none(), "two hold it");
+    }
+    guard.release().await;
+    Ok(())
+}
+
+async fn a_waiter_outlives_its_ttl(bench: Bench) -> Outcome {
+    let (a, b, c) = (bench.session().await?, bench.session_of(SHORT).await?, bench.session().await?);
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lock().await?;
+    let mutex = b.mutex(&name)?;
+    let first = tokio::spawn(async move { mutex.lock().await });
+    bench.waiting(&name, 1).await?;
+    let mutex = c.mutex(&name)?;
+    let second = tokio::spawn(async move { mutex.lock().await });
+    bench.waiting(&name, 2).await?;
+    bench.pass(SHORT * 4).await;
+    ensure_eq!(bench.standing(&name).await?, (1, 2), "holders and waiters after four ttls");
+    guard.release().await;
+    let first = bench.soon("the turn of who waited first", first).await???;
+    ensure!(!second.is_finished(), "two hold it");
+    first.release().await;
+    let _ = bench.soon("the turn of who waited second", second).await???;
+    Ok(())
+}
+
+async fn an_abandoned_session_frees_its_locks_after_its_ttl(bench: Bench) -> Outcome {
+    // A keeper that stops: what is left of a process that ended without a word.
+    let (keeper, driver) = Keeper::driven(bench.clock());
+    let driver = tokio::spawn(driver);
+    let engine = bench.client().await?;
+    let left = Session::builder(engine).ttl(SHORT * 2).keep(Keep::Nobody).keeper(keeper).open().await?;
+    let name = bench.name("x");
+    let started = bench.clock().now();
+    std::mem::forget(left.mutex(&name)?.lock().await?);
+    driver.abort();
+    let next = bench.soon("the turn after a ttl", bench.session().await?.mutex(&name)?.lock()).await??;
+    let took = bench.clock().now().since(started);
+    ensure!(took >= SHORT * 2, "it was handed on after {took:?}, before its ttl");
+    ensure!(next.is_held(), "what was granted is not held");
+    Ok(())
+}
+
+async fn a_dead_waiter_is_passed_over(bench: Bench) -> Outcome {
+    let (a, b) = (bench.session().await?, bench.session().await?);
+    let mortal = bench.mortal(SHORT).await?;
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lock().await?;
+    let dead = mortal.enter(&mortal.mutex(&name)).await?;
+    ensure!(matches!(dead, Standing::Queued { .. }), "two hold it");
+    let mutex = b.mutex(&name)?;
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    // Its time is up before its turn comes.
+    bench.pass(SHORT + SHORT / 4).await;
+    guard.release().await;
+    let _ = bench.soon("the turn of who waited behind the dead", waiter).await???;
+    Ok(())
+}
+
+async fn a_dead_holder_is_passed_over_with_a_waiter_behind_it(bench: Bench) -> Outcome {
+    let mortal = bench.mortal(SHORT).await?;
+    let name = bench.name("x");
+    let started = bench.clock().now();
+    mortal.hold(&mortal.mutex(&name)).await?;
+    // The waiter's own ttl is long: what wakes it is the end of the holder's.
+    let guard = bench.soon("the turn after a ttl", bench.session().await?.mutex(&name)?.lock()).await??;
+    let took = bench.clock().now().since(started);
+    ensure!(took >= SHORT, "it was handed on after {took:?}, before its ttl");
+    ensure!(took < SHORT * 5, "it was handed on after {took:?}, and the ttl is {SHORT:?}");
+    guard.release().await;
+    Ok(())
+}

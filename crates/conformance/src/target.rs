@@ -1,0 +1,70 @@
+//! The store under test.
+
+use std::{fmt, sync::Arc};
+
+use bramah_core::{Engine, Result};
+
+use crate::Later;
+
+/// Gives a new engine on the store under test.
+pub(crate) type Connect = Arc<dyn Fn() -> Later<Result<Arc<dyn Engine>>> + Send + Sync>;
+/// Stops the store and starts it again.
+pub(crate) type Restart = Arc<dyn Fn() -> Later<Result<()>> + Send + Sync>;
+
+/// One store, and how to get clients of it.
+#[derive(Clone)]
+pub struct Target {
+    connect: Connect,
+    address: Option<Arc<str>>,
+    restart: Option<Restart>,
+}
+
+impl Target {
+    /// A store inside this process: every client is a clone of `engine`.
+    pub fn shared<E: Engine + Clone>(engine: E) -> Self {
+        Self::new(move || {
+            let engine: Arc<dyn Engine> = Arc::new(engine.clone());
+            Box::pin(async { Ok(engine) })
+        })
+    }
+
+    /// A store that `connect` gives a new and independent client of, each time it is called.
+    pub fn new(connect: impl Fn() -> Later<Result<Arc<dyn Engine>>> + Send + Sync + 'static) -> Self {
+        Self { connect: Arc::new(connect), address: None, restart: None }
+    }
+
+    /// With an address at which a child process finds the same store: the function given to
+    /// [`Suite::children`](crate::Suite::children) is called with it there.
+    #[must_use]
+    pub fn reachable_at(self, address: impl AsRef<str>) -> Self {
+        Self { address: Some(address.as_ref().into()), ..self }
+    }
+
+    /// With a way to stop the store and start it again, with what it keeps. Cases that use it run alone.
+    #[must_use]
+    pub fn restarted_by(self, restart: impl Fn() -> Later<Result<()>> + Send + Sync + 'static) -> Self {
+        Self { restart: Some(Arc::new(restart)), ..self }
+    }
+
+    /// A new client.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn client(&self) -> Result<Arc<dyn Engine>> {
+        (self.connect)().await
+    }
+
+    pub(crate) fn address(&self) -> Option<&Arc<str>> {
+        self.address.as_ref()
+    }
+
+    pub(crate) fn restart(&self) -> Option<&Restart> {
+        self.restart.as_ref()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("address", &self.address).finish_non_exhaustive()
+    }
+}

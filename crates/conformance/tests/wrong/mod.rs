@@ -1,0 +1,264 @@
+//! Engines that are wrong in one way each.
+
+#![expect(clippy::unwrap_used, reason = "a test, outside of a function that clippy takes for one")]
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_conformance::twist::Twist;
+use bramah_core::{
+    Claim, ClaimId, Clock, Engine, ErrorKind, Exit, Fence, Name, Opening, Renewal, Reply, Scope, SessionId,
+    Standing, Survey, Wait, Wake,
+};
+
+/// One mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    GrantsEveryone,
+    ServesTheLastFirst,
+    LosesThePlaceOfWhoAsks,
+    FencesFall,
+    MintsAtTheEntry,
+    ReadersHaveFences,
+    IgnoresFloors,
+    QuestionsEnter,
+    RepeatsEnter,
+    IgnoresWithdrawals,
+    WithdrawsWhoeverHolds,
+    RenewalsRevive,
+    RenewalsDoNothing,
+    RenewalsForgetWaiters,
+    RenewsAllReadersTogether,
+    LosesClaims,
+    HidesStrays,
+    ExpiresEarly,
+    NeverExpires,
+    NeverWakes,
+    NeverWakesNorAsks,
+    WatchesTakePlaces,
+    TriesTakePlaces,
+    IgnoresLeases,
+    DropsNotes,
+    IgnoresConflicts,
+    ReadersAreWriters,
+    WeighsNothing,
+    FoldsCase,
+    CutsNames,
+    FlattensNames,
+    ShowsItBackwards,
+    ScopesByText,
+    SurveysDoNotWake,
+}
+
+impl Wrong {
+    pub(crate) fn into_engine(self) -> Mistaken {
+        Mistaken {
+            wrong: self,
+            seen: Mutex::default(),
+            minted: Mutex::default(),
+            count: AtomicU64::new(1 << 40),
+        }
+    }
+}
+
+/// An engine with that mistake in front of it.
+#[derive(Debug)]
+pub(crate) struct Mistaken {
+    wrong: Wrong,
+    /// Claims in the order they came.
+    seen: Mutex<Vec<Arc<Claim>>>,
+    /// When each of them came.
+    minted: Mutex<HashMap<ClaimId, Fence>>,
+    count: AtomicU64,
+}
+
+const AGES: Duration = Duration::from_secs(24 * 3600);
+
+/// Memory answers at once; so do its mistaken forms.
+fn now<T>(reply: Reply<T>) -> bramah_core::Result<T> {
+    reply.into_now().expect("the memory engine answers at once")
+}
+
+impl Mistaken {
+    fn changed(&self, claim: &Claim) -> Claim {
+        let mut claim = claim.clone();
+        match self.wrong {
+            Wrong::IgnoresFloors => claim.floor = None,
+            Wrong::QuestionsEnter => claim.again = false,
+            Wrong::RepeatsEnter => claim.id.seq = self.count.fetch_add(1, Ordering::Relaxed),
+            Wrong::ExpiresEarly => claim.ttl /= 4,
+            Wrong::NeverExpires => claim.ttl = AGES,
+            Wrong::WatchesTakePlaces if claim.wait == Wait::Watch => claim.wait = Wait::Line,
+            Wrong::TriesTakePlaces if claim.wait == Wait::No => claim.wait = Wait::Line,
+            Wrong::IgnoresLeases => claim.lease = None,
+            Wrong::DropsNotes => claim.note = "".into(),
+            Wrong::ReadersAreWriters => claim.weight = claim.capacity,
+            Wrong::WeighsNothing => claim.weight = 1,
+            _ => {}
+        }
+        claim.name = self.renamed(&claim.name);
+        claim
+    }
+
+    fn renamed(&self, name: &Name) -> Name {
+        let text = name.as_str();
+        let text = match self.wrong {
+            Wrong::FoldsCase => text.to_lowercase(),
+            Wrong::CutsNames => text.chars().take(150).collect(),
+            Wrong::FlattensNames => text.replace(['/', '.'], "_"),
+            _ => text.to_owned(),
+        };
+        Name::new(text.trim_end_matches('/')).expect("a changed name is valid")
+    }
+
+    /// Puts everybody who waits behind the one that came last.
+    fn turn_around(&self, inner: &Arc<dyn Engine>, last: &Claim) {
+        let seen = self.seen.lock().unwrap();
+        for earlier in seen.iter().rev().filter(|claim| claim.name == last.name && claim.id != last.id) {
+            if let Ok(Standing::Queued { .. }) = now(inner.claim(Arc::new(earlier.asking()))) {
+                now(inner.withdraw(earlier.clone(), Exit::Own)).unwrap();
+                now(inner.claim(Arc::new(Claim { again: false, ..(**earlier).clone() }))).unwrap();
+            }
+        }
+    }
+
+    fn misstate(&self, inner: &Arc<dyn Engine>, asked: &Claim, standing: Standing) -> Standing {
+        match (self.wrong, standing) {
+            (Wrong::GrantsEveryone, Standing::Queued { .. } | Standing::Refused) => Standing::Held {
+                fence: Some(Fence::new(self.count.fetch_add(1, Ordering::Relaxed))),
+                left: None,
+            },
+            (Wrong::ServesTheLastFirst, queued @ Standing::Queued { .. }) if !asked.again => {
+                self.turn_around(inner, asked);
+                queued
+            }
+            (Wrong::FencesFall, Standing::Held { fence: Some(fence), .. }) => {
+                Standing::Held { fence: Some(Fence::new((1 << 53) - 1 - fence.get())), left: None }
+            }
+            (Wrong::MintsAtTheEntry, Standing::Held { fence: Some(fence), .. }) if asked.floor.is_none() => {
+                Standing::Held {
+                    fence: Some(self.minted.lock().unwrap().get(&asked.id).copied().unwrap_or(fence)),
+                    left: None,
+                }
+            }
+            (Wrong::ReadersHaveFences, Standing::Held { fence: None, .. }) => {
+                Standing::Held { fence: Some(Fence::new(7)), left: None }
+            }
+            (Wrong::NeverWakes, Standing::Queued { ahead, sleep, .. }) => {
+                Standing::Queued { ahead, wake: Wake::never(), sleep }
+            }
+            (Wrong::NeverWakesNorAsks, Standing::Queued { ahead, .. }) => {
+                Standing::Queued { ahead, wake: Wake::never(), sleep: AGES }
+            }
+            (Wrong::TriesTakePlaces, Standing::Queued { .. }) if asked.wait == Wait::No => Standing::Refused,
+            (_, standing) => standing,
+        }
+    }
+}
+
+impl Twist for Mistaken {
+    fn open(&self, inner: &Arc<dyn Engine>, opening: Arc<Opening>) -> Reply<Duration> {
+        inner.open(opening)
+    }
+
+    fn claim(&self, inner: &Arc<dyn Engine>, asked: Arc<Claim>) -> Reply<Standing> {
+        let claim = Arc::new(self.changed(&asked));
+        if self.wrong == Wrong::LosesThePlaceOfWhoAsks
+            && let Ok(Standing::Queued { .. }) = now(inner.claim(Arc::new(claim.asking())))
+        {
+            now(inner.withdraw(claim.clone(), Exit::Own)).unwrap();
+            return inner.claim(Arc::new(Claim { again: false, ..(*claim).clone() }));
+        }
+        if !asked.again {
+            self.seen.lock().unwrap().push(claim.clone());
+            let entered = Fence::new(Clock::boot().wall_us());
+            self.minted.lock().unwrap().entry(claim.id).or_insert(entered);
+        }
+        Reply::now(match now(inner.claim(claim)) {
+            Err(error) if self.wrong == Wrong::IgnoresConflicts && error.kind() == ErrorKind::Conflict => {
+                Ok(Standing::Refused)
+            }
+            answer => answer.map(|standing| self.misstate(inner, &asked, standing)),
+        })
+    }
+
+    fn renew(
+        &self,
+        inner: &Arc<dyn Engine>,
+        session: SessionId,
+        claims: Arc<[Arc<Claim>]>,
+    ) -> Reply<Renewal> {
+        let mut asked: Vec<Arc<Claim>> = claims.iter().map(|claim| Arc::new(self.changed(claim))).collect();
+        match self.wrong {
+            Wrong::RenewalsDoNothing => return Reply::now(Ok(Renewal::default())),
+            Wrong::RenewalsForgetWaiters => asked.retain(|claim| {
+                let line = now(inner.survey(&Scope::Exact(claim.name.clone()))).unwrap().lines;
+                line.iter().flat_map(|line| line.holders()).any(|place| place.claim.id == claim.id)
+            }),
+            Wrong::RenewsAllReadersTogether => {
+                let seen = self.seen.lock().unwrap();
+                for other in seen.iter().filter(|other| claims.iter().any(|claim| claim.name == other.name)) {
+                    let _ = now(inner.renew(other.id.session, [other.clone()].into()));
+                }
+            }
+            _ => {}
+        }
+        let mut renewal = now(inner.renew(session, asked.clone().into())).unwrap();
+        match self.wrong {
+            Wrong::RenewalsRevive => {
+                for claim in asked.iter().filter(|claim| renewal.gone.contains(&claim.id)) {
+                    let _ = now(inner.claim(Arc::new(Claim { again: false, ..(**claim).clone() })));
+                }
+                renewal.gone.clear();
+            }
+            Wrong::LosesClaims => {
+                renewal.gone = claims.iter().map(|claim| claim.id).collect::<Vec<ClaimId>>()
+            }
+            Wrong::HidesStrays => renewal.stray.clear(),
+            _ => {}
+        }
+        Reply::now(Ok(renewal))
+    }
+
+    fn withdraw(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        let claim = Arc::new(Claim { name: self.renamed(&claim.name), ..(*claim).clone() });
+        match self.wrong {
+            Wrong::IgnoresWithdrawals => Reply::now(Ok(())),
+            Wrong::WithdrawsWhoeverHolds => {
+                let lines = now(inner.survey(&Scope::Exact(claim.name.clone()))).unwrap().lines;
+                let holder = lines.first().and_then(|line| line.holders().next());
+                let target = holder.map_or(claim, |place| place.claim.clone());
+                inner.withdraw(target, exit)
+            }
+            _ => inner.withdraw(claim, exit),
+        }
+    }
+
+    fn survey(&self, inner: &Arc<dyn Engine>, scope: &Scope) -> Reply<Survey> {
+        let wide = match scope {
+            Scope::Exact(name) => Scope::Exact(self.renamed(name)),
+            Scope::Under(_) if self.wrong == Wrong::ScopesByText => Scope::All,
+            other => other.clone(),
+        };
+        let mut survey = now(inner.survey(&wide)).unwrap();
+        match (self.wrong, scope) {
+            (Wrong::ScopesByText, Scope::Under(prefix)) => {
+                survey.lines.retain(|line| line.name.as_str().starts_with(prefix.as_str()));
+            }
+            (Wrong::ShowsItBackwards, _) => {
+                for line in &mut survey.lines {
+                    line.places.reverse();
+                }
+            }
+            (Wrong::SurveysDoNotWake, _) => survey.wake = Wake::never(),
+            _ => {}
+        }
+        Reply::now(Ok(survey))
+    }
+}

@@ -1,0 +1,27 @@
+//! The conformance suite on the file engine, with child processes on the same directory.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use bramah_conformance::{Later, Suite, Target};
+use bramah_core::{Engine, Result};
+use bramah_file::File;
+
+fn main() -> ExitCode {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{}", std::process::id()));
+    let address = dir.display().to_string();
+    let setup = move || -> Later<Result<Target>> {
+        let (dir, address) = (address.clone(), address.clone());
+        Box::pin(async { Ok(Target::new(move || reopen(dir.clone())).reachable_at(address)) })
+    };
+    let code = Suite::new("file", setup).children(reopen).main();
+    // What is left is in the build directory.
+    let _ = std::fs::remove_dir_all(&dir);
+    code
+}
+
+fn reopen(dir: String) -> Later<Result<Arc<dyn Engine>>> {
+    Box::pin(async move {
+        let engine: Arc<dyn Engine> = Arc::new(File::open(dir)?);
+        Ok(engine)
+    })
+}
