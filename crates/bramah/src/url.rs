@@ -67,17 +67,8 @@ fn decode(text: &str) -> Option<String> {
 }
 
 pub(crate) fn redacted(url: &str) -> String {
-    let (base, query) = url.split_once('?').map_or((url, None), |(base, query)| (base, Some(query)));
-    let base = match base.split_once("//") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            // Several hosts may each bring a user of their own.
-            let hosts: Vec<&str> =
-                authority.split(',').map(|host| host.rsplit('@').next().unwrap_or(host)).collect();
-            format!("{scheme}//{}{path}", hosts.join(","))
-        }
-        None => base.to_owned(),
-    };
+    let bare = without_users(url);
+    let (base, query) = bare.split_once('?').map_or((&*bare, None), |(base, query)| (base, Some(query)));
     match query {
         Some(query) => {
             let keys: Vec<String> = query
@@ -92,8 +83,22 @@ pub(crate) fn redacted(url: &str) -> String {
                 .collect();
             format!("{base}?{}", keys.join("&"))
         }
-        None => base,
+        None => base.to_owned(),
     }
+}
+
+/// Cuts user info out. A password may hold any character, also where it should have been encoded, so this errs on the
+/// short side: up to the last `@`, of what commas part only the ends behind an `@` are shown. A `file:` URL has no users.
+fn without_users(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("//").filter(|(scheme, _)| *scheme != "file:") else {
+        return url.to_owned();
+    };
+    let Some((users, last)) = rest.rsplit_once('@') else { return url.to_owned() };
+    // What stands right before the last @ is all of one user.
+    let others = users.rsplit_once(',').map_or("", |(others, _)| others);
+    let earlier = others.split(',').filter_map(|part| part.rsplit_once('@')).map(|(_, host)| host);
+    let hosts: Vec<&str> = earlier.chain([last]).collect();
+    format!("{scheme}//{}", hosts.join(","))
 }
 
 #[cfg(test)]
@@ -107,6 +112,10 @@ mod tests {
             ("redis://:p%40@h", "redis://h"),
             ("redlock://u:p@a,u:p@b/x", "redlock://a,b/x"),
             ("redis://u:p@x@h/", "redis://h/"),
+            ("redis://u:a/b@h", "redis://h"),
+            ("redis://u:p?x@h", "redis://h"),
+            ("redlock://u:a,b@h1,u:c,d@h2/0", "redlock://h1,h2/0"),
+            ("redlock://a,u:p@b,c", "redlock://b,c"),
             ("redis://h?password=x&layout=plain", "redis://h?password=***&layout=plain"),
             ("file:///a/b@c", "file:///a/b@c"),
             ("memory:", "memory:"),

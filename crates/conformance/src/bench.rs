@@ -12,8 +12,8 @@ use std::{
 };
 
 use bramah_core::{
-    About, Claim, ClaimId, Clock, Engine, ErrorKind, Guard, Keep, LineView, Name, Opening, Profile, Result,
-    Scope, Session, SessionId, Standing, Wait,
+    About, Claim, ClaimId, Clock, Engine, ErrorKind, Guard, Keep, LineView, Look, Name, Opening, Profile,
+    Result, Scope, Session, SessionId, Standing, Wait,
 };
 
 use crate::{
@@ -122,7 +122,7 @@ impl Bench {
 
     /// The line of `name` as a new client sees it.
     pub(crate) async fn line(&self, name: &Name) -> Result<Option<LineView>> {
-        let survey = self.client().await?.survey(&Scope::Exact(name.clone())).await?;
+        let survey = self.client().await?.survey(&Scope::Exact(name.clone()), Look::Once).await?;
         Ok(survey.lines.into_iter().find(|line| !line.places.is_empty()))
     }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Engine, Error, ErrorKind, Exit, Moment, Opening, Profile, Renewal, Reply, Result, Scope,
-    SessionId, Standing, Survey, Wake,
+    Claim, Clock, Engine, Error, ErrorKind, Exit, Look, Moment, Opening, Profile, Renewal, Reply, Result,
+    Scope, SessionId, Standing, Survey, Wake,
 };
 
 /// What the network between one client and its store is like.
@@ -189,7 +189,7 @@ impl Engine for Faulty {
         self.send(move |engine| engine.close(session))
     }
 
-    fn survey(&self, scope: &Scope) -> Reply<Survey> {
-        self.inner.survey(scope)
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.inner.survey(scope, look)
     }
 }

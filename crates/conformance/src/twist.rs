@@ -10,7 +10,7 @@ mod whole;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use bramah_core::{
-    Claim, Engine, Exit, Opening, Profile, Renewal, Reply, Scope, SessionId, Standing, Survey,
+    Claim, Engine, Exit, Look, Opening, Profile, Renewal, Reply, Scope, SessionId, Standing, Survey,
 };
 
 pub use narrow::Narrow;
@@ -59,8 +59,8 @@ pub trait Twist: Debug + Send + Sync + 'static {
     }
 
     /// As [`Engine::survey`].
-    fn survey(&self, inner: &Arc<dyn Engine>, scope: &Scope) -> Reply<Survey> {
-        inner.survey(scope)
+    fn survey(&self, inner: &Arc<dyn Engine>, scope: &Scope, look: Look) -> Reply<Survey> {
+        inner.survey(scope, look)
     }
 }
 
@@ -109,7 +109,7 @@ impl<T: Twist> Engine for Twisted<T> {
         self.twist.close(&self.inner, session)
     }
 
-    fn survey(&self, scope: &Scope) -> Reply<Survey> {
-        self.twist.survey(&self.inner, scope)
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.twist.survey(&self.inner, scope, look)
     }
 }

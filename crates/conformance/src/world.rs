@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Clock, Engine, ErrorKind, Guard, Keeper, Lock, Memory, Scope, Session, SessionId};
+use bramah_core::{Clock, Engine, ErrorKind, Guard, Keeper, Lock, Look, Memory, Scope, Session, SessionId};
 use tokio::sync::Notify;
 
 use crate::faulty::{Faulty, Weather};
@@ -156,7 +156,7 @@ async fn live(seed: u64, wrap: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) 
 /// When everybody is gone, nothing is left: ghosts end with their ttl at the latest.
 async fn aftermath(town: &Town, store: &dyn Engine, ttl: Duration) {
     tokio::time::sleep(ttl * 4).await;
-    match store.survey(&Scope::All).await {
+    match store.survey(&Scope::All, Look::Once).await {
         Ok(survey) if survey.lines.iter().all(|line| line.places.is_empty()) => {}
         Ok(survey) => town.accuse(format!("left behind: {:?}", survey.lines)),
         Err(error) => town.accuse(format!("the store did not answer: {error}")),

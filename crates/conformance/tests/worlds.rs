@@ -41,7 +41,8 @@ fn a_seed_replays() {
 mod controls {
     use super::*;
     use bramah_core::{
-        Claim, Engine, Exit, Fence, Opening, Profile, Renewal, Reply, Scope, SessionId, Standing, Survey,
+        Claim, Engine, Exit, Fence, Look, Opening, Profile, Renewal, Reply, Scope, SessionId, Standing,
+        Survey,
     };
     use std::{
         sync::atomic::{AtomicU64, Ordering},
@@ -110,8 +111,8 @@ mod controls {
         fn close(&self, session: SessionId) -> Reply<()> {
             self.inner.close(session)
         }
-        fn survey(&self, scope: &Scope) -> Reply<Survey> {
-            self.inner.survey(scope)
+        fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+            self.inner.survey(scope, look)
         }
     }
 

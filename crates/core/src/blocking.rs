@@ -136,7 +136,7 @@ impl Session {
     /// # Errors
     /// What the engine says.
     pub fn survey(&self, scope: &Scope) -> Result<Vec<LineView>> {
-        Ok(self.worker.run(self.session.survey(scope))?.lines)
+        self.worker.run(self.session.survey(scope))
     }
 
     /// As [`crate::Session::break_hold`].

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    About, Claim, Error, ErrorKind, Fence, Guard, Lock, Name, PlaceState, Release, Result, Scope, Session,
-    Standing, Survey, Tag,
+    About, Claim, Error, ErrorKind, Fence, Guard, LineView, Lock, Name, PlaceState, Release, Result, Scope,
+    Session, Standing, Tag,
 };
 
 /// An election: whoever holds the line leads, and its value is there for all to see.
@@ -102,7 +102,7 @@ impl Election {
     /// # Errors
     /// What the engine says.
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        Ok(leader_in(self.survey().await?).0)
+        Ok(leader_in(self.session.survey(&self.scope()).await?))
     }
 
     /// Everybody who leads from now on, beginning with who leads now.
@@ -114,13 +114,13 @@ impl Election {
         self.lock.reason(value)
     }
 
-    async fn survey(&self) -> Result<Survey> {
-        self.session.survey(&Scope::Exact(self.lock.name().clone())).await
+    fn scope(&self) -> Scope {
+        Scope::Exact(self.lock.name().clone())
     }
 }
 
-fn leader_in(survey: Survey) -> (Option<Leader>, crate::Wake, Duration) {
-    let leader = survey.lines.into_iter().flat_map(|line| line.places).find_map(|place| match place.state {
+fn leader_in(lines: Vec<LineView>) -> Option<Leader> {
+    lines.into_iter().flat_map(|line| line.places).find_map(|place| match place.state {
         PlaceState::Held { fence, .. } => Some(Leader {
             value: place.claim.note.clone(),
             fence,
@@ -128,8 +128,7 @@ fn leader_in(survey: Survey) -> (Option<Leader>, crate::Wake, Duration) {
             about: place.about,
         }),
         PlaceState::Waiting => None,
-    });
-    (leader, survey.wake, survey.sleep)
+    })
 }
 
 /// The leaders of an election, one after the other. From [`Election::observe`].
@@ -160,8 +159,9 @@ impl Observer {
                 }
                 self.next = None;
             }
-            let (leader, wake, sleep) = leader_in(self.election.survey().await?);
-            self.next = Some((wake, sleep));
+            let survey = self.election.session.watch(&self.election.scope()).await?;
+            self.next = Some((survey.wake, survey.sleep));
+            let leader = leader_in(survey.lines);
             if self.last.as_ref() != Some(&leader) {
                 self.last = Some(leader.clone());
                 return Ok(leader);

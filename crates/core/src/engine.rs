@@ -56,8 +56,9 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Forgets the session. Core has withdrawn everything before.
     fn close(&self, session: SessionId) -> Reply<()>;
 
-    /// Shows lines in order, and arms a wake for the next change.
-    fn survey(&self, scope: &Scope) -> Reply<Survey>;
+    /// Shows lines in order and, for those who go on [`Watching`](Look::Watching), arms a wake for the next change.
+    /// Needs no session.
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey>;
 }
 
 /// What a session brings when it opens.
@@ -160,12 +161,21 @@ impl Scope {
     }
 }
 
+/// Whether a survey is the first of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// One look: the wake never fires, and nothing is set up for it.
+    Once,
+    /// The wake is armed before the look, so that no change falls between.
+    Watching,
+}
+
 /// What a survey saw.
 #[derive(Debug)]
 pub struct Survey {
     /// The lines that are not empty, by name.
     pub lines: Vec<LineView>,
-    /// Fires on the next change in the scope.
+    /// Fires on the next change in the scope, if it was asked for.
     pub wake: Wake,
     /// The longest time to trust the wake.
     pub sleep: Duration,

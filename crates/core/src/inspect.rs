@@ -5,26 +5,34 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::{
-    Break, Error, ErrorKind, Exit, LineView, Modes, Name, PlaceState, PlaceView, Result, Scope, Session,
-    Survey, Tag,
+    Break, Error, ErrorKind, Exit, LineView, Look, Modes, Name, PlaceState, PlaceView, Result, Scope,
+    Session, Survey, Tag,
 };
 
 impl Session {
-    /// The line of `name`, if anybody stands in it: who holds it, for how long, who waits.
+    /// The line of `name`, if anybody stands in it: who holds it, for how long, who waits. A free one is told of
+    /// only while the store has a record of its last break.
     ///
     /// # Errors
     /// What the engine says.
     pub async fn inspect(&self, name: &Name) -> Result<Option<LineView>> {
-        let survey = self.survey(&Scope::Exact(name.clone())).await?;
-        Ok(survey.lines.into_iter().find(|line| !line.places.is_empty()))
+        Ok(self.survey(&Scope::Exact(name.clone())).await?.pop())
     }
 
-    /// All lines in a scope, by name, and a wake for the next change.
+    /// All lines in a scope, by name.
     ///
     /// # Errors
     /// What the engine says.
-    pub async fn survey(&self, scope: &Scope) -> Result<Survey> {
-        self.0.core.engine.survey(scope).await
+    pub async fn survey(&self, scope: &Scope) -> Result<Vec<LineView>> {
+        Ok(self.0.core.engine.survey(scope, Look::Once).await?.lines)
+    }
+
+    /// The same, with a wake for the next change.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn watch(&self, scope: &Scope) -> Result<Survey> {
+        self.0.core.engine.survey(scope, Look::Watching).await
     }
 
     /// Ends somebody's claim by force: a hold, or a place in line. Whether it was there. Its process learns with its

@@ -50,8 +50,8 @@ pub use claim::{Claim, ClaimId, SessionId, Tag, Wait};
 pub use clock::{Clock, Moment};
 pub use election::{Election, Leader, Leadership, Observer};
 pub use engine::{
-    Break, Broken, Engine, Exit, Health, Keep, LineView, Opening, PlaceState, PlaceView, Renewal, Reply,
-    Scope, Standing, Survey,
+    Break, Broken, Engine, Exit, Health, Keep, LineView, Look, Opening, PlaceState, PlaceView, Renewal,
+    Reply, Scope, Standing, Survey,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fence::Fence;

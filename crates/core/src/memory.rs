@@ -18,7 +18,7 @@ use std::{
 };
 
 use crate::{
-    About, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Modes, Moment, Name,
+    About, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Look, Modes, Moment, Name,
     Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey, Wake, Waking,
     Woken, fence::Mint,
 };
@@ -179,15 +179,12 @@ impl Engine for Memory {
         Reply::now(Ok(()))
     }
 
-    fn survey(&self, scope: &Scope) -> Reply<Survey> {
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         let store = &*self.0;
-        let (bell, wake) = Wake::pair();
-        {
-            let mut observers = lock(&store.observers);
-            observers.retain(|(_, bell)| !bell.is_deaf());
-            observers.push((scope.clone(), bell));
-            store.observed.store(observers.len(), Ordering::Release);
-        }
+        let wake = match look {
+            Look::Once => Wake::never(),
+            Look::Watching => store.observe(scope),
+        };
         let about = lock(&store.sessions).clone();
         let now = store.clock.now();
         let mut lines: Vec<LineView> = Vec::new();
@@ -213,6 +210,15 @@ impl Store {
         let now = self.clock.now();
         let passed = u64::try_from(now.since(began).as_micros()).unwrap_or(u64::MAX);
         Terms { now, wall_us: wall_us.saturating_add(passed), mint: &self.mint }
+    }
+
+    fn observe(&self, scope: &Scope) -> Wake {
+        let (bell, wake) = Wake::pair();
+        let mut observers = lock(&self.observers);
+        observers.retain(|(_, bell)| !bell.is_deaf());
+        observers.push((scope.clone(), bell));
+        self.observed.store(observers.len(), Ordering::Release);
+        wake
     }
 
     /// Wakes those who watch `name`.

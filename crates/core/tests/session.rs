@@ -9,8 +9,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Engine, ErrorKind, Exit, Keeper, Memory, Opening, Profile, Release, Renewal, Reply, Scope,
-    Session, SessionId, Standing, Survey,
+    Claim, Clock, Engine, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Release, Renewal, Reply,
+    Scope, Session, SessionId, Standing, Survey,
 };
 
 /// A memory engine whose answers take a while, or never come.
@@ -59,8 +59,8 @@ impl Engine for Slow {
     fn close(&self, session: SessionId) -> Reply<()> {
         self.later(move |inner| inner.close(session))
     }
-    fn survey(&self, scope: &Scope) -> Reply<Survey> {
-        self.inner.survey(scope)
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.inner.survey(scope, look)
     }
 }
 
@@ -69,7 +69,7 @@ fn slow(inner: &Memory, delay_ms: u64) -> Arc<dyn Engine> {
 }
 
 async fn claims_in(store: &Memory) -> usize {
-    let survey = store.survey(&Scope::All).await.expect("memory answers");
+    let survey = store.survey(&Scope::All, Look::Once).await.expect("memory answers");
     survey.lines.iter().map(|line| line.places.len()).sum()
 }
 

@@ -101,7 +101,7 @@ async fn a_free_lock_is_not_shown(bench: Bench) -> Outcome {
     session.mutex(&name)?.lock().await?.release().await;
     ensure!(session.inspect(&name).await?.is_none(), "a lock that was released is shown");
     let under = session.survey(&Scope::Under(bench.root())).await?;
-    ensure!(under.lines.is_empty(), "lines although nobody stands in any: {:?}", under.lines);
+    ensure!(under.is_empty(), "lines although nobody stands in any: {:?}", under);
     Ok(())
 }
 
@@ -114,11 +114,11 @@ async fn a_scope_goes_by_segments(bench: Bench) -> Outcome {
     let names = |lines: &[LineView]| lines.iter().map(|line| line.name.clone()).collect::<Vec<_>>();
     let want = |leaves: &[&str]| leaves.iter().map(|leaf| bench.name(leaf)).collect::<Vec<_>>();
     let under = session.survey(&Scope::Under(bench.name("a"))).await?;
-    ensure_eq!(names(&under.lines), want(&["a", "a/b", "a/b/c"]), "what is under a, by name");
+    ensure_eq!(names(&under), want(&["a", "a/b", "a/b/c"]), "what is under a, by name");
     let exact = session.survey(&Scope::Exact(bench.name("a"))).await?;
-    ensure_eq!(names(&exact.lines), want(&["a"]), "what is exactly a");
+    ensure_eq!(names(&exact), want(&["a"]), "what is exactly a");
     let all = session.survey(&Scope::All).await?;
-    let ours: Vec<_> = all.lines.iter().filter(|line| line.name.is_under(&bench.root())).cloned().collect();
+    let ours: Vec<_> = all.iter().filter(|line| line.name.is_under(&bench.root())).cloned().collect();
     ensure_eq!(names(&ours), want(&["a", "a/b", "a/b/c", "ab", "b"]), "all, by name");
     Ok(())
 }
@@ -127,10 +127,10 @@ async fn every_change_fires_the_wake(bench: Bench) -> Outcome {
     let (a, b) = (bench.session().await?, bench.session().await?);
     let name = bench.name("x");
     for scope in [Scope::Exact(name.clone()), Scope::Under(bench.root()), Scope::All] {
-        let free = b.survey(&scope).await?;
+        let free = b.watch(&scope).await?;
         let guard = a.mutex(&name)?.lock().await?;
         bench.soon("the wake of a grant", free.wake).await?;
-        let held = b.survey(&scope).await?;
+        let held = b.watch(&scope).await?;
         guard.release().await;
         bench.soon("the wake of a release", held.wake).await?;
     }
@@ -163,7 +163,7 @@ async fn a_hold_is_broken_with_a_reason_on_record(bench: Bench) -> Outcome {
     ensure!(next.is_held(), "what was granted is not held");
     let survey = b.survey(&Scope::Exact(name.clone())).await?;
     // A store that keeps no record says nothing.
-    if let Some(broken) = survey.lines.first().and_then(|line| line.broken.as_ref()) {
+    if let Some(broken) = survey.first().and_then(|line| line.broken.as_ref()) {
         ensure_eq!(&*broken.cause.reason, "stuck since noon", "the reason on record");
         ensure_eq!(broken.cause.by, b.about().owner, "who did it");
         ensure_eq!(broken.id.tag(), guard.tag(), "what was broken");

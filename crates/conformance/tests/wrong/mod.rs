@@ -13,8 +13,8 @@ use std::{
 
 use bramah_conformance::twist::Twist;
 use bramah_core::{
-    Claim, ClaimId, Clock, Engine, ErrorKind, Exit, Fence, Name, Opening, Renewal, Reply, Scope, SessionId,
-    Standing, Survey, Wait, Wake,
+    Claim, ClaimId, Clock, Engine, ErrorKind, Exit, Fence, Look, Name, Opening, Renewal, Reply, Scope,
+    SessionId, Standing, Survey, Wait, Wake,
 };
 
 /// One mistake.
@@ -198,7 +198,7 @@ impl Twist for Mistaken {
         match self.wrong {
             Wrong::RenewalsDoNothing => return Reply::now(Ok(Renewal::default())),
             Wrong::RenewalsForgetWaiters => asked.retain(|claim| {
-                let line = now(inner.survey(&Scope::Exact(claim.name.clone()))).unwrap().lines;
+                let line = now(inner.survey(&Scope::Exact(claim.name.clone()), Look::Once)).unwrap().lines;
                 line.iter().flat_map(|line| line.holders()).any(|place| place.claim.id == claim.id)
             }),
             Wrong::RenewsAllReadersTogether => {
@@ -231,7 +231,7 @@ impl Twist for Mistaken {
         match self.wrong {
             Wrong::IgnoresWithdrawals => Reply::now(Ok(())),
             Wrong::WithdrawsWhoeverHolds => {
-                let lines = now(inner.survey(&Scope::Exact(claim.name.clone()))).unwrap().lines;
+                let lines = now(inner.survey(&Scope::Exact(claim.name.clone()), Look::Once)).unwrap().lines;
                 let holder = lines.first().and_then(|line| line.holders().next());
                 let target = holder.map_or(claim, |place| place.claim.clone());
                 inner.withdraw(target, exit)
@@ -240,13 +240,13 @@ impl Twist for Mistaken {
         }
     }
 
-    fn survey(&self, inner: &Arc<dyn Engine>, scope: &Scope) -> Reply<Survey> {
+    fn survey(&self, inner: &Arc<dyn Engine>, scope: &Scope, look: Look) -> Reply<Survey> {
         let wide = match scope {
             Scope::Exact(name) => Scope::Exact(self.renamed(name)),
             Scope::Under(_) if self.wrong == Wrong::ScopesByText => Scope::All,
             other => other.clone(),
         };
-        let mut survey = now(inner.survey(&wide)).unwrap();
+        let mut survey = now(inner.survey(&wide, look)).unwrap();
         match (self.wrong, scope) {
             (Wrong::ScopesByText, Scope::Under(prefix)) => {
                 survey.lines.retain(|line| line.name.as_str().starts_with(prefix.as_str()));

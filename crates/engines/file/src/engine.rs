@@ -3,8 +3,8 @@
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
-    Claim, Engine, Exit, Fencing, Leasing, Liveness, Modes, Opening, Order, Profile, Renewal, Reply, Result,
-    Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
+    Claim, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile, Renewal, Reply,
+    Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
 
 use crate::{claim, renew, store::Store, survey, turn, withdraw};
@@ -76,8 +76,8 @@ impl Engine for File {
         Reply::now(self.store.close_session(session))
     }
 
-    fn survey(&self, scope: &Scope) -> Reply<Survey> {
-        survey::survey(&self.store, scope)
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        survey::survey(&self.store, scope, look)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, fs::File, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Break, Broken, Claim, ErrorKind, Health, LineView, PlaceState, PlaceView, Reply, Result, Scope,
-    SessionId, Survey, Wait, Wake,
+    About, Break, Broken, Claim, ErrorKind, Health, LineView, Look, PlaceState, PlaceView, Reply, Result,
+    Scope, SessionId, Survey, Wait, Wake,
 };
 
 use crate::{
@@ -25,8 +25,8 @@ const SLEEP: Duration = Duration::from_secs(1);
 const UNWATCHED: Duration = Duration::from_millis(100);
 
 /// Shows the lines of a scope.
-pub(crate) fn survey(store: &Arc<Store>, scope: &Scope) -> Reply<Survey> {
-    let mut tour = match Tour::begin(store, scope) {
+pub(crate) fn survey(store: &Arc<Store>, scope: &Scope, look: Look) -> Reply<Survey> {
+    let mut tour = match Tour::begin(store, scope, look) {
         Ok(tour) => tour,
         Err(error) => return Reply::now(Err(error)),
     };
@@ -66,11 +66,17 @@ struct Person {
 }
 
 impl Tour {
-    /// Arms the wake, then lists what there is to read.
-    fn begin(store: &Store, scope: &Scope) -> Result<Self> {
-        let ear = store.bells.survey();
-        let wake = store.bells.hang(ear);
-        let armed = arm(store, scope, ear);
+    /// Arms the wake if it is wanted, then lists what there is to read.
+    fn begin(store: &Store, scope: &Scope, look: Look) -> Result<Self> {
+        let (wake, armed) = match look {
+            // The kernel takes its time to end a watch, and a look should not cost that.
+            Look::Once => (Wake::never(), true),
+            Look::Watching => {
+                let ear = store.bells.survey();
+                let wake = store.bells.hang(ear);
+                (wake, arm(store, scope, ear))
+            }
+        };
         let todo = match scope {
             Scope::Exact(name) => vec![file_name(name)],
             Scope::Under(_) | Scope::All => list(&store.layout.locks)?,

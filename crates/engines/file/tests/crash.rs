@@ -118,7 +118,11 @@ async fn a_stopped_holder_keeps_the_lock_and_is_shown_as_stopped() {
     let mut holder = Peer::start("hold", &dir);
     holder.expect("held");
     holder.signal("-STOP");
-    let shown = || a.engine.survey(&Scope::All).into_now().unwrap().unwrap().lines[0].places[0].health;
+    let shown = || {
+        a.engine.survey(&Scope::All, bramah_core::Look::Watching).into_now().unwrap().unwrap().lines[0].places
+            [0]
+        .health
+    };
     until("stopped", || shown() == Health::Stopped);
     assert!(matches!(a.claim(&a.draft("x", Wait::No)).await.unwrap(), Standing::Refused));
     let renewal = a.engine.renew(a.session, [].into()).await.unwrap();

@@ -33,7 +33,10 @@ async fn a_damaged_ledger_is_refused_and_never_reset() {
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains(part) && error.to_string().contains("locks/x"), "{error}");
         }
-        assert_eq!(a.engine.survey(&Scope::All).await.unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            a.engine.survey(&Scope::All, bramah_core::Look::Watching).await.unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
         let renewal = a.engine.renew(a.session, [Arc::new(held.clone())].into()).await.unwrap();
         assert_eq!((renewal.unknown, renewal.gone.len()), (vec![held.id], 0));
         assert_eq!(fs::read(dir.ledger("x")).unwrap(), bytes, "never rewritten");

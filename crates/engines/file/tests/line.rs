@@ -284,7 +284,7 @@ fn an_uncontended_lock_needs_no_runtime() {
     ));
     let renewal = a.engine.renew(a.session, [claim.clone()].into()).into_now().unwrap().unwrap();
     assert_eq!(renewal, Default::default());
-    a.engine.survey(&Scope::All).into_now().unwrap().unwrap();
+    a.engine.survey(&Scope::All, bramah_core::Look::Watching).into_now().unwrap().unwrap();
     a.engine.withdraw(claim, Exit::Own).into_now().unwrap().unwrap();
     a.engine.close(a.session).into_now().unwrap().unwrap();
     assert!(dir.sessions().is_empty());

@@ -132,7 +132,7 @@ impl Client {
     }
 
     pub(crate) async fn survey(&self, scope: bramah_core::Scope) -> Survey {
-        self.engine.survey(&scope).await.unwrap()
+        self.engine.survey(&scope, bramah_core::Look::Watching).await.unwrap()
     }
 }
 

@@ -1,0 +1,116 @@
+//! `bramah show`: one lock and everybody in its line.
+
+use bramah::{LineView, Name, Scope};
+
+use crate::{
+    cmd::{self, ls::state},
+    exit::{Exit, Failure},
+    holder, json,
+    plan::Form,
+    say::{clean, emit, say},
+    span,
+    store::Store,
+    table::{or_dash, table},
+};
+
+pub(crate) async fn show(store: &Store, name: &Name, form: Form) -> Result<Exit, Failure> {
+    let line = cmd::look(store, &Scope::Exact(name.clone())).await?.pop();
+    let shown = store.shown();
+    match (form, &line) {
+        (Form::Json, Some(line)) => emit(&(json::to_line(&json::Lock::of(line, &shown)) + "\n"))?,
+        (Form::Json, None) => emit(&(json::to_line(&json::Lock::free(name, &shown)) + "\n"))?,
+        (Form::Human, Some(line)) => emit(&page(line, &shown))?,
+        (Form::Human, None) => say(&format!("nobody holds {name} or waits for it")),
+    }
+    Ok(if line.is_some_and(|line| !line.places.is_empty()) { Exit::Done } else { Exit::No })
+}
+
+fn page(line: &LineView, store: &str) -> String {
+    let mode = line.places.first().map_or("", |place| holder::mode(line.capacity, place));
+    let mut out = format!("name   {}\nstate  {}\nmode   {mode}\n", clean(line.name.as_str()), state(line));
+    if let Some(fence) = line.holders().find_map(json::fence) {
+        out.push_str(&format!("fence  {fence}\n"));
+    }
+    out.push_str(&format!("store  {}\n", clean(store)));
+    if let Some(broken) = &line.broken {
+        out.push_str(&format!(
+            "last broken {} ago: {}, by {} (\"{}\")\n",
+            span::write(broken.ago),
+            broken.id.tag(),
+            clean(&broken.cause.by),
+            clean(&broken.cause.reason)
+        ));
+    }
+    let holders: Vec<_> = line
+        .holders()
+        .map(|place| {
+            let left = place.left.map_or_else(String::new, span::write);
+            let held = span::write(holder::held(place));
+            let [id, owner, health, reason] = common(place);
+            [id, owner, held, or_dash(left), health, reason]
+        })
+        .collect();
+    if !holders.is_empty() {
+        out.push('\n');
+        out.push_str(&table(["HOLDER", "OWNER", "HELD", "LEFT", "HEALTH", "REASON"], &holders));
+    }
+    let waiters: Vec<_> = line
+        .waiters()
+        .enumerate()
+        .map(|(index, place)| {
+            let [id, owner, health, reason] = common(place);
+            [(index + 1).to_string(), id, owner, span::write(place.age), health, reason]
+        })
+        .collect();
+    if !waiters.is_empty() {
+        out.push('\n');
+        out.push_str(&table(["PLACE", "WAITER", "OWNER", "AGE", "HEALTH", "REASON"], &waiters));
+    }
+    out
+}
+
+fn common(place: &bramah::PlaceView) -> [String; 4] {
+    [
+        place.claim.id.tag().to_string(),
+        holder::owner(place),
+        holder::health(place).to_owned(),
+        or_dash(clean(&place.claim.note)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use bramah::{Break, Broken};
+
+    use super::*;
+    use crate::sample::{line, place};
+
+    #[test]
+    fn a_page_has_the_lock_its_holder_its_line_and_the_last_break() {
+        let mut line = line(1, [place(1, 1).held(724).note("hotfix"), place(2, 1), place(11, 1)]);
+        let cause = Arc::new(Break { by: "eve".into(), reason: "hung\r".into() });
+        line.broken = Some(Broken { id: line.places[0].claim.id, cause, ago: Duration::from_secs(3600) });
+        let tags: Vec<_> = line.places.iter().map(|place| place.claim.id.tag().to_string()).collect();
+        let expected = format!(
+            "\
+name   deploy/prod
+state  held
+mode   mutex
+fence  4127
+store  memory:
+last broken 1h00m ago: {0}, by eve (\"hung\\r\")
+
+HOLDER         OWNER       HELD    LEFT   HEALTH   REASON
+{0}  ana@ci-7:1  12m04s  21.4s  running  hotfix
+
+PLACE  WAITER         OWNER        AGE    HEALTH   REASON
+1      {1}  ana@ci-7:2   2.0s   running  -
+2      {2}  ana@ci-7:11  11.0s  running  -
+",
+            tags[0], tags[1], tags[2]
+        );
+        assert_eq!(page(&line, "memory:"), expected);
+    }
+}

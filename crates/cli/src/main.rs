@@ -1,0 +1,65 @@
+//! The `bramah` command: hold a lock while a command runs, see who holds what.
+//!
+//! What was typed ([`args`]) becomes what it means ([`plan`]), and that is done ([`cmd`]).
+
+mod args;
+mod child;
+mod cmd;
+mod exit;
+mod holder;
+mod json;
+mod plan;
+#[cfg(test)]
+mod sample;
+mod say;
+mod signals;
+mod span;
+mod store;
+mod table;
+mod terminal;
+mod waiter;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    args::Args,
+    exit::{Exit, Failure},
+    plan::Plan,
+    store::Env,
+};
+
+fn main() -> ExitCode {
+    let exit = start().unwrap_or_else(Failure::tell);
+    ExitCode::from(exit.code())
+}
+
+fn start() -> Result<Exit, Failure> {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            say::emit(&args::refusal(&error)?)?;
+            return Ok(Exit::Done);
+        }
+    };
+    let plan = Plan::new(args, &Env::real()?)?;
+    log()?;
+    // One thread is enough for one lock; its keeper has another.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Unreachable, format!("cannot start: {error}")))?;
+    Ok(runtime.block_on(cmd::execute(plan)))
+}
+
+/// The library's log on stderr, if `BRAMAH_LOG` asks for it.
+fn log() -> Result<(), Failure> {
+    let Some(level) = std::env::var_os("BRAMAH_LOG").filter(|level| !level.is_empty()) else { return Ok(()) };
+    let level: tracing_subscriber::filter::LevelFilter = level
+        .to_str()
+        .and_then(|level| level.parse().ok())
+        .ok_or_else(|| Failure::usage("BRAMAH_LOG is not a level; use error, warn, info, debug or trace"))?;
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Talk goes to stderr, data to stdout, and neither can panic or be used to play tricks on a terminal.
+
+use std::io::{self, Write};
+
+use crate::exit::{Exit, Failure};
+
+/// One line of talk. Nothing is to be done about a stderr that is gone.
+pub(crate) fn say(line: &str) {
+    // One write a line, so that the lines of several processes do not mix.
+    let _ = io::stderr().write_all(format!("bramah: {}\n", clean(line)).as_bytes());
+}
+
+/// One line of data about a run, on stderr because stdout belongs to the command.
+pub(crate) fn report(json: &str) {
+    let _ = io::stderr().write_all(format!("{json}\n").as_bytes());
+}
+
+/// Data.
+pub(crate) fn emit(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        // The reader has seen enough, as `head` does; what other tools die of is no news here either.
+        io::ErrorKind::BrokenPipe => Failure::silent(Exit::Signal(rustix::process::Signal::PIPE.as_raw())),
+        _ => Failure::new(Exit::Output, format!("cannot write: {error}")),
+    })
+}
+
+/// `text` with everything escaped that moves the cursor, starts a line, or turns the direction of writing: owners,
+/// reasons and labels come from whoever can write to the store.
+pub(crate) fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let tricky = c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        if tricky { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_play_tricks_is_escaped_and_the_rest_is_left_alone() {
+        assert_eq!(clean("a\u{1b}[2Jb\n\u{202e}c\u{9b}"), r"a\u{1b}[2Jb\n\u{202e}c\u{9b}");
+        assert_eq!(clean("é 漢 \"quoted\" \\ 🔒"), "é 漢 \"quoted\" \\ 🔒");
+    }
+}

@@ -1,0 +1,153 @@
+//! Which store is meant. Pure text.
+
+use std::path::PathBuf;
+
+use crate::exit::Failure;
+
+/// A store by its URL, which may have a password in it: it is shown by [`shown`](Store::shown) only.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Store {
+    url: String,
+}
+
+/// What the environment says about stores and places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Env {
+    /// `BRAMAH_ENGINE`
+    pub(crate) engine: Option<String>,
+    /// `XDG_STATE_HOME`
+    pub(crate) state: Option<PathBuf>,
+    /// `HOME`
+    pub(crate) home: Option<PathBuf>,
+}
+
+impl Env {
+    /// The environment of this process. A variable that is empty counts as not set.
+    pub(crate) fn real() -> Result<Self, Failure> {
+        let get = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty());
+        let engine = get("BRAMAH_ENGINE")
+            .map(|url| url.into_string().map_err(|_| Failure::usage("BRAMAH_ENGINE is not text in UTF-8")));
+        Ok(Self {
+            engine: engine.transpose()?,
+            state: get("XDG_STATE_HOME").map(PathBuf::from),
+            home: get("HOME").map(PathBuf::from),
+        })
+    }
+}
+
+impl Store {
+    /// The flag, else the environment, else files in the user's state directory.
+    pub(crate) fn choose(flag: Option<String>, env: &Env) -> Result<Self, Failure> {
+        if let Some(url) = flag {
+            if has_password(&url) {
+                return Err(Failure::usage(
+                    "--engine has a password in it, which every user of this machine can read in the process \
+                     list; give the URL in the environment instead: BRAMAH_ENGINE",
+                ));
+            }
+            return Ok(Self { url });
+        }
+        if let Some(url) = env.engine.clone() {
+            return Ok(Self { url });
+        }
+        // A relative XDG_STATE_HOME is to be ignored, says its specification.
+        let state = env.state.clone().filter(|dir| dir.is_absolute());
+        let state =
+            state.or_else(|| env.home.as_ref().map(|home| home.join(".local/state"))).ok_or_else(|| {
+                Failure::usage(
+                    "no place for the locks: neither HOME nor XDG_STATE_HOME is set; \
+                 give --engine or BRAMAH_ENGINE, such as file:///var/lib/bramah",
+                )
+            })?;
+        let dir = state.join("bramah");
+        let dir = dir.to_str().ok_or_else(|| {
+            Failure::usage("the state directory is not text in UTF-8; give --engine, such as file:///dir")
+        })?;
+        Ok(Self { url: format!("file://{}", encode(dir)) })
+    }
+
+    /// The whole URL, for the engine.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The URL without secrets, for everybody.
+    pub(crate) fn shown(&self) -> String {
+        bramah::redacted(&self.url)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Store").field(&self.shown()).finish()
+    }
+}
+
+/// Whether a URL carries a secret: user info with a colon, or an option that is called like one.
+fn has_password(url: &str) -> bool {
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    // Not cut at the first slash: there may be one in a password that was not encoded. `file:///` has no user.
+    let authority = base.split_once("//").map_or("", |(_, rest)| rest);
+    let authority = if authority.starts_with('/') { "" } else { authority };
+    let in_user_info = authority.rsplit_once('@').is_some_and(|(users, _)| users.contains(':'));
+    let in_query = query.split('&').filter_map(|pair| pair.split_once('=')).any(|(key, value)| {
+        let key = key.to_ascii_lowercase();
+        !value.is_empty() && ["pass", "secret", "token"].iter().any(|word| key.contains(word))
+    });
+    // A question mark in a password cuts it in two.
+    in_user_info || in_query || (authority.contains(':') && query.contains('@'))
+}
+
+/// What a `file:` URL would read as something else.
+fn encode(path: &str) -> String {
+    path.replace('%', "%25").replace('?', "%3F").replace('#', "%23")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(engine: Option<&str>, state: Option<&str>, home: Option<&str>) -> Env {
+        Env { engine: engine.map(Into::into), state: state.map(Into::into), home: home.map(Into::into) }
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_environment_and_that_over_the_state_directory() {
+        let choose =
+            |flag: Option<&str>, env: &Env| Store::choose(flag.map(Into::into), env).map(|store| store.url);
+        let all = env(Some("memory:"), Some("/state"), Some("/ana"));
+        assert_eq!(choose(Some("file:///x"), &all).unwrap(), "file:///x");
+        assert_eq!(choose(None, &all).unwrap(), "memory:");
+        assert_eq!(choose(None, &env(None, Some("/st?te"), None)).unwrap(), "file:///st%3Fte/bramah");
+        assert_eq!(
+            choose(None, &env(None, Some("state"), Some("/ana"))).unwrap(),
+            "file:///ana/.local/state/bramah"
+        );
+        let nowhere = Store::choose(None, &Env::default()).unwrap_err();
+        assert_eq!(nowhere.exit.code(), 64);
+        assert!(format!("{nowhere:?}").contains("--engine"));
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
+        for url in [
+            "redis://u:hush@h",
+            "redis://:hush@h/0",
+            "redlock://a,u:hush@b",
+            "redis://h?password=hush",
+            "redis://u:a/hush@h",
+        ] {
+            let refused = Store::choose(Some(url.into()), &Env::default()).unwrap_err();
+            assert_eq!(refused.exit.code(), 64);
+            let said = format!("{refused:?}");
+            assert!(said.contains("BRAMAH_ENGINE") && !said.contains("hush"), "{said}");
+        }
+        for url in
+            ["redis://u@h:6379", "redis://h:6379/0", "file:///a:b@c", "memory:", "redis://h?layout=plain"]
+        {
+            assert!(Store::choose(Some(url.into()), &Env::default()).is_ok(), "{url}");
+        }
+        let kept = Store::choose(None, &env(Some("redis://u:hush@h"), None, None)).unwrap();
+        assert!(!format!("{kept:?} {}", kept.shown()).contains("hush"));
+    }
+}

@@ -1,0 +1,16 @@
+//! The command as its users meet it: real processes, a store of its own for every test.
+//!
+//! Nothing here sleeps to let something happen: tests wait for conditions, with a deadline.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
+
+mod busy;
+mod command;
+mod counting;
+mod listing;
+mod loss;
+mod output;
+mod support;
+mod terminal;
+mod usage;
+mod waiting;

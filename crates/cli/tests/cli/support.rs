@@ -1,0 +1,199 @@
+//! A store to try things on, processes that end with their test, and waiting for conditions.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longer than anything takes on a machine that works.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A file store of its own.
+pub(crate) struct Lab {
+    pub(crate) dir: PathBuf,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("file://{}", self.dir.join("store").display())
+    }
+
+    /// `bramah` with these arguments, on this store.
+    pub(crate) fn bramah(&self, args: &[&str]) -> Command {
+        let mut command = bramah(args);
+        command.env("BRAMAH_ENGINE", self.url()).current_dir(&self.dir);
+        command
+    }
+
+    pub(crate) fn output(&self, args: &[&str]) -> Output {
+        self.bramah(args).output().unwrap()
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        Running::of(self.bramah(args))
+    }
+
+    /// A run that holds `name` until it is let go.
+    pub(crate) fn hold(&self, name: &str, flags: &[&str]) -> Running {
+        let mut holder = self.start(&[&["run", name], flags, &["--", "sh", "-c", "echo in; cat"]].concat());
+        assert_eq!(holder.line(), "in");
+        holder
+    }
+
+    /// A lock as `show --json` has it.
+    pub(crate) fn lock(&self, name: &str) -> Value {
+        serde_json::from_slice(&self.output(&["show", name, "--json"]).stdout).unwrap()
+    }
+
+    /// The pids of those who wait, in order.
+    pub(crate) fn waiters(&self, name: &str) -> Vec<u32> {
+        let lock = self.lock(name);
+        let pid = |waiter: &Value| u32::try_from(waiter["pid"].as_u64().unwrap()).unwrap();
+        lock["waiters"].as_array().unwrap().iter().map(pid).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// `bramah` with an environment that says nothing of stores.
+pub(crate) fn bramah(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bramah"));
+    command.args(args).stdin(Stdio::null()).env("USER", "ana");
+    for key in ["BRAMAH_ENGINE", "BRAMAH_LOG", "BRAMAH_FENCE", "XDG_STATE_HOME", "HOME"] {
+        command.env_remove(key);
+    }
+    command
+}
+
+/// A process with all its streams in our hands. What it runs ends when its stdin does, at the latest with the test.
+pub(crate) struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Running {
+    pub(crate) fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, stdin, stdout, stderr }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The next line of its stdout.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The next line of its stderr.
+    pub(crate) fn talk(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn write(&mut self, text: &str) {
+        self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Ends what it runs, if that reads its stdin.
+    pub(crate) fn let_go(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Waits for its end: the code, the rest of stdout, the rest of stderr.
+    pub(crate) fn end(mut self) -> (i32, String, String) {
+        let code = self.code();
+        let (mut out, mut talk) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut out).unwrap();
+        self.stderr.read_to_string(&mut talk).unwrap();
+        (code, out, talk)
+    }
+
+    /// Waits for its end; -n if it was killed by signal n.
+    pub(crate) fn code(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let status = until("the end of a process", || self.child.try_wait().unwrap());
+        status.code().unwrap_or_else(|| -status.signal().unwrap())
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until there is an answer.
+pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(start.elapsed() < DEADLINE, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Holds that `act` takes less than `limit`: a busy machine may delay it, but not five times in a row.
+pub(crate) fn within(limit: Duration, mut act: impl FnMut() -> Duration) {
+    let took: Vec<Duration> = (0..5).map(|_| act()).take_while(|took| *took >= limit).collect();
+    assert!(took.len() < 5, "never within {limit:?}: {took:?}");
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// `text` with the length of time after each `mark` replaced by `…`.
+pub(crate) fn timeless(text: &str, mark: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(mark) {
+        let (head, tail) = rest.split_at(at + mark.len());
+        let end = tail.find([' ', ',', '}', '\n']).unwrap_or(tail.len());
+        out.push_str(head);
+        out.push('…');
+        rest = &tail[end..];
+    }
+    out + rest
+}

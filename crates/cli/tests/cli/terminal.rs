@@ -1,0 +1,73 @@
+//! Commands that talk to a person. `script` makes the terminal.
+
+use std::process::Command;
+
+use crate::support::{Lab, Running, until};
+
+/// A shell with a terminal of its own that runs `line`, in which `bramah` is the command under test.
+fn on_a_terminal(lab: &Lab, line: &str) -> Running {
+    let line = line.replace("bramah", env!("CARGO_BIN_EXE_bramah"));
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").env("BRAMAH_ENGINE", lab.url());
+    Running::of(script)
+}
+
+/// Reads what the terminal shows, the echo of what was typed included, until a line starts with `word`.
+fn shows(terminal: &mut Running, word: &str) -> String {
+    until(word, || Some(terminal.line()).filter(|line| line.starts_with(word)))
+}
+
+#[test]
+fn a_command_reads_from_the_terminal_and_gives_it_back() {
+    let lab = Lab::new();
+    let line =
+        "bramah run a -- sh -c 'echo ready; read x; echo got:$x; exit 5'; echo code:$?; read y; echo then:$y";
+    let mut terminal = on_a_terminal(&lab, line);
+    shows(&mut terminal, "ready");
+    terminal.write("one\n");
+    assert_eq!(shows(&mut terminal, "got:"), "got:one");
+    assert_eq!(shows(&mut terminal, "code:"), "code:5");
+    terminal.write("two\n");
+    assert_eq!(shows(&mut terminal, "then:"), "then:two");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn the_rest_of_a_pipeline_keeps_the_terminal() {
+    let lab = Lab::new();
+    let line = "bramah run a -- echo piped | { read x; echo ready; read y < /dev/tty; echo $x:$y; }";
+    let mut terminal = on_a_terminal(&lab, line);
+    shows(&mut terminal, "ready");
+    terminal.write("typed\n");
+    shows(&mut terminal, "piped:typed");
+    assert_eq!(terminal.code(), 0);
+}
+
+/// Says that it is ready when the terminal is its own: until then a key is for the shell that started us, too.
+const READY: &str = "until [ $(cut -d\" \" -f8 /proc/$$/stat) = $$ ]; do :; done; echo ready";
+
+#[test]
+fn ctrl_c_reaches_the_command_once() {
+    let lab = Lab::new();
+    let script = format!("trap \"echo hit\" INT; {READY}; while ! read x; do :; done; echo got:$x");
+    let mut terminal = on_a_terminal(&lab, &format!("bramah run a -- sh -c '{script}'; echo code:$?"));
+    shows(&mut terminal, "ready");
+    terminal.write("\u{3}");
+    until("the trap", || Some(terminal.line()).filter(|line| line.ends_with("hit")));
+    terminal.write("x\n");
+    assert_eq!(shows(&mut terminal, "got:"), "got:x");
+    assert_eq!(shows(&mut terminal, "code:"), "code:0");
+}
+
+#[test]
+fn ctrl_z_stops_the_whole_job_and_fg_goes_on_with_it() {
+    let lab = Lab::new();
+    let job = format!("bramah run a -- sh -c '{READY}; read x; echo got:$x; exit 5'");
+    let mut terminal = on_a_terminal(&lab, &format!("set -m; {job}; echo stopped:$?; fg; echo code:$?"));
+    shows(&mut terminal, "ready");
+    terminal.write("\u{1a}");
+    until("the shell", || Some(terminal.line()).filter(|line| line.contains("stopped:")));
+    terminal.write("x\n");
+    assert_eq!(shows(&mut terminal, "got:"), "got:x");
+    assert_eq!(shows(&mut terminal, "code:"), "code:5");
+}
