@@ -4,7 +4,7 @@
 //! goes through the gate where a store needs one, to the [`Engine`], to the store, and back as a [`Guard`]. The
 //! [`Keeper`] is the only other actor: it renews, declares losses, and finishes what callers left.
 //!
-//! The rule that all of them follow is in [`line`]; what an engine owes is in [`engine`].
+//! The rule that all of them follow is in [`line`](mod@line); what an engine owes is in [`engine`].
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah_core::Result<()> {
