@@ -174,12 +174,6 @@ pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Holds that `act` takes less than `limit`: a busy machine may delay it, but not five times in a row.
-pub(crate) fn within(limit: Duration, mut act: impl FnMut() -> Duration) {
-    let took: Vec<Duration> = (0..5).map(|_| act()).take_while(|took| *took >= limit).collect();
-    assert!(took.len() < 5, "never within {limit:?}: {took:?}");
-}
-
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
