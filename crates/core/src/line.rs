@@ -47,7 +47,8 @@ struct Place<T> {
 impl<T> Line<T> {
     /// An empty line.
     pub fn new(capacity: u32) -> Self {
-        Self { capacity, places: VecDeque::new(), held: 0, used: 0 }
+        // Most lines never have more than one in them, and there may be a hundred thousand lines.
+        Self { capacity, places: VecDeque::with_capacity(1), held: 0, used: 0 }
     }
 
     /// A line as it was written down: items in order, the first `held` of them holding.

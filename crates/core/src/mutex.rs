@@ -1,6 +1,6 @@
 //! One holder at a time.
 
-use std::ops::Deref;
+use std::{ops::Deref, time::Duration};
 
 use crate::{Lock, Name, Owner, Result, Session, owner::Owned};
 
@@ -40,6 +40,24 @@ impl Session {
 }
 
 impl Mutex {
+    /// As [`Lock::lease`].
+    #[must_use]
+    pub fn lease(&self, lease: Duration) -> Self {
+        Self(self.0.lease(lease))
+    }
+
+    /// As [`Lock::max_hold`].
+    #[must_use]
+    pub fn max_hold(&self, max_hold: Duration) -> Self {
+        Self(self.0.max_hold(max_hold))
+    }
+
+    /// As [`Lock::reason`].
+    #[must_use]
+    pub fn reason(&self, reason: impl AsRef<str>) -> Self {
+        Self(self.0.reason(reason))
+    }
+
     /// The same mutex, re-entrant for `owner`.
     #[must_use]
     pub fn owned_by(&self, owner: &Owner) -> Owned {
