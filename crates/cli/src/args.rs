@@ -38,7 +38,7 @@ Examples:
   bramah run cron/mail -n -- ./mail.sh || [ $? = 75 ]
   bramah run backup -w 1h30m -- sh -c 'pg_dump shop > shop.sql'";
 
-/// Hold a lock while a command runs, on one machine or across many; see who holds what.
+/// Hold a lock while a command runs, and see who holds what.
 #[derive(Debug, Parser)]
 #[command(name = "bramah", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
 #[command(arg_required_else_help = false, subcommand_required = true)]

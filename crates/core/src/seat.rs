@@ -189,6 +189,10 @@ mod tests {
     use std::time::Duration;
 
     fn seat() -> Seat {
+        leased(None)
+    }
+
+    fn leased(lease: Option<Duration>) -> Seat {
         let claim = Claim {
             id: ClaimId { session: SessionId::from_bits(1), seq: 1 },
             name: Name::new("a").unwrap(),
@@ -198,7 +202,7 @@ mod tests {
             again: false,
             floor: None,
             ttl: Duration::from_secs(1),
-            lease: None,
+            lease,
             note: "".into(),
         };
         Seat::new(0, Arc::new(claim), None)
@@ -216,6 +220,16 @@ mod tests {
         assert_eq!(seat.deadline(), at(200));
         seat.confirm(at(900), at(250));
         assert_eq!(seat.phase(), Phase::Lost);
+    }
+
+    #[test]
+    fn a_renewal_that_was_under_way_does_not_stretch_a_lease() {
+        let seat = leased(Some(Duration::from_secs(1)));
+        seat.wait_until(at(100));
+        assert!(seat.hold_until(at(60), at(10)), "shorter than the place it was waited for in");
+        seat.confirm(at(900), at(50));
+        assert_eq!(seat.deadline(), at(60));
+        assert!(!seat.lapse(at(59)) && seat.lapse(at(60)));
     }
 
     #[test]
