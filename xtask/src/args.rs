@@ -23,7 +23,7 @@ usage: cargo xtask TASK
 
   test [--quick]          everything that must pass before a change is merged
   bench NAME              run a benchmark: core
-  soak NAME [--times N]   run something for long: worlds, suite, load
+  soak NAME [--times N]   run something for long: worlds, counting, conformance, suite, load
   tidy                    check what the style guide can check by machine
 
 cargo xtask TASK --help tells more. Exit codes: 0 passed, 1 failed, 64 wrong usage.
@@ -61,9 +61,11 @@ Runs something for long and stops at the first failure.
 
 usage: cargo xtask soak NAME [--times N]
 
-  worlds  N seeded worlds (20000), a failing seed prints its replay
-  suite   the whole test suite N times (5)
-  load    the same while every CPU is kept busy
+  worlds       N seeded worlds (20000), a failing seed prints its replay
+  counting     eight processes that count in one file under a lock, N times each (200)
+  conformance  the conformance suite on every engine, N times (10)
+  suite        the whole test suite N times (5)
+  load         the same while every CPU is kept busy
 ";
 
 const TIDY_HELP: &str = "\
@@ -154,7 +156,10 @@ mod tests {
         assert!(typed("").is_err_and(|what| what.contains("no task")));
         assert!(typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, bench")));
         assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
-        assert!(typed("soak x").is_err_and(|what| what.contains("known are worlds, suite, load")));
+        assert!(
+            typed("soak x")
+                .is_err_and(|what| what.contains("known are worlds, counting, conformance, suite, load"))
+        );
         assert!(typed("soak suite --times 0").is_err_and(|what| what.contains("whole number")));
         assert!(typed("test --fast").is_err_and(|what| what.contains("--fast")));
     }

@@ -22,6 +22,10 @@ pub(crate) struct Soak {
 enum Kind {
     /// One run over that many seeds.
     Worlds,
+    /// Eight processes that count, each that often.
+    Counting,
+    /// The conformance suite on every engine, that often.
+    Conformance,
     /// The test suite, again and again.
     Suite,
     /// The same, short of CPU.
@@ -30,6 +34,8 @@ enum Kind {
 
 pub(crate) const SOAKS: &[Soak] = &[
     Soak { name: "worlds", times: 20_000, kind: Kind::Worlds },
+    Soak { name: "counting", times: 200, kind: Kind::Counting },
+    Soak { name: "conformance", times: 10, kind: Kind::Conformance },
     Soak { name: "suite", times: 5, kind: Kind::Suite },
     Soak { name: "load", times: 5, kind: Kind::Load },
 ];
@@ -47,6 +53,16 @@ pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
             let mut command =
                 cargo(["test", "--release", "--package", "bramah-conformance", "--test", "worlds"]);
             command.env("BRAMAH_SEEDS", times.to_string());
+            repeat(1, || command_line(&mut command))
+        }
+        Kind::Counting => {
+            let mut command = cargo(["test", "--package", "bramah-cli", "--test", "cli", "counting"]);
+            command.env("BRAMAH_TEST_ROUNDS", times.to_string());
+            repeat(1, || command_line(&mut command))
+        }
+        Kind::Conformance => {
+            let mut command = cargo(["test", "--workspace", "--test", "conformance", "--test", "leases"]);
+            command.env("BRAMAH_CONFORMANCE_REPEAT", times.to_string());
             repeat(1, || command_line(&mut command))
         }
         Kind::Suite => repeat(times, run_suite),

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{About, Claim, ClaimId, Fence, Name, Profile, Result, SessionId, Wake};
+use crate::{About, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
 
 /// A store that locks can live in. Seven methods, all required, object-safe: a wrapper cannot forget one.
 ///
@@ -175,6 +175,8 @@ pub enum Look {
 pub struct Survey {
     /// The lines that are not empty, by name.
     pub lines: Vec<LineView>,
+    /// Lines that could not be read, an error each. One that was asked for by name is an error of the survey itself.
+    pub unreadable: Vec<Error>,
     /// Fires on the next change in the scope, if it was asked for.
     pub wake: Wake,
     /// The longest time to trust the wake.

@@ -19,12 +19,16 @@ impl Session {
         Ok(self.survey(&Scope::Exact(name.clone())).await?.pop())
     }
 
-    /// All lines in a scope, by name.
+    /// All lines in a scope, by name. Those that could not be read are logged; [`watch`](Session::watch) tells of them.
     ///
     /// # Errors
     /// What the engine says.
     pub async fn survey(&self, scope: &Scope) -> Result<Vec<LineView>> {
-        Ok(self.0.core.engine.survey(scope, Look::Once).await?.lines)
+        let survey = self.0.core.engine.survey(scope, Look::Once).await?;
+        for error in &survey.unreadable {
+            warn!(%error, "a line cannot be read");
+        }
+        Ok(survey.lines)
     }
 
     /// The same, with a wake for the next change.

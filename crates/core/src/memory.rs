@@ -194,7 +194,7 @@ impl Engine for Memory {
             lines.extend(inside.filter_map(|(name, lane)| lane.view(name, &about, now)));
         }
         lines.sort_by(|a, b| a.name.cmp(&b.name));
-        Reply::now(Ok(Survey { lines, wake, sleep: SURVEY_SLEEP }))
+        Reply::now(Ok(Survey { lines, unreadable: Vec::new(), wake, sleep: SURVEY_SLEEP }))
     }
 }
 

@@ -16,8 +16,8 @@ use crate::{
 const HEADS: [&str; 8] = ["NAME", "STATE", "MODE", "HOLDER", "SINCE", "LEFT", "WAITING", "REASON"];
 
 pub(crate) async fn ls(store: &Store, scope: &Scope, form: Form) -> Result<Exit, Failure> {
-    let lines = cmd::look(store, scope).await?;
-    let lines: Vec<_> = lines.iter().filter(|line| !line.places.is_empty()).collect();
+    let survey = cmd::look(store, scope).await?;
+    let lines: Vec<_> = survey.lines.iter().filter(|line| !line.places.is_empty()).collect();
     match form {
         Form::Json => {
             let locks = lines.iter().map(|line| json::to_line(&json::Lock::of(line, &store.shown())) + "\n");
@@ -26,7 +26,12 @@ pub(crate) async fn ls(store: &Store, scope: &Scope, form: Form) -> Result<Exit,
         Form::Human if lines.is_empty() => say("no locks"),
         Form::Human => emit(&table(HEADS, &lines.into_iter().map(row).collect::<Vec<_>>()))?,
     }
-    Ok(Exit::Done)
+    // What could be read is shown all the same.
+    let mut exit = Exit::Done;
+    for error in survey.unreadable {
+        exit = Failure::from(error).tell();
+    }
+    Ok(exit)
 }
 
 fn row(line: &LineView) -> [String; 8] {

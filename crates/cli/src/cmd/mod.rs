@@ -6,7 +6,7 @@ mod show;
 
 use std::time::Duration;
 
-use bramah::{LineView, Look, Scope, Session, SessionBuilder};
+use bramah::{Look, Scope, Session, SessionBuilder, Survey};
 
 use crate::{
     exit::{Exit, Failure},
@@ -35,8 +35,8 @@ async fn session(store: &Store) -> Result<SessionBuilder, Failure> {
 }
 
 /// One look at the store. No session: looking leaves no trace.
-async fn look(store: &Store, scope: &Scope) -> Result<Vec<LineView>, Failure> {
-    Ok(bramah::engine(store.url()).await?.survey(scope, Look::Once).await?.lines)
+async fn look(store: &Store, scope: &Scope) -> Result<Survey, Failure> {
+    Ok(bramah::engine(store.url()).await?.survey(scope, Look::Once).await?)
 }
 
 /// Leaves nothing behind that can be taken along.

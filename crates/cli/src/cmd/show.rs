@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) async fn show(store: &Store, name: &Name, form: Form) -> Result<Exit, Failure> {
-    let line = cmd::look(store, &Scope::Exact(name.clone())).await?.pop();
+    let line = cmd::look(store, &Scope::Exact(name.clone())).await?.lines.pop();
     let shown = store.shown();
     match (form, &line) {
         (Form::Json, Some(line)) => emit(&(json::to_line(&json::Lock::of(line, &shown)) + "\n"))?,

@@ -108,3 +108,16 @@ fn a_directory_that_cannot_be_made_is_refused_by_name() {
     let url = format!("file://{}/plain/store", lab.dir.display());
     refused(bramah(&["run", "a", "--engine", &url, "--", "true"]), "plain/store");
 }
+
+#[test]
+fn a_damaged_ledger_hides_no_other_lock() {
+    let lab = Lab::new();
+    let mut holder = lab.hold("whole", &[]);
+    std::fs::write(lab.dir.join("store/locks/broken"), "not a ledger").unwrap();
+    let out = lab.output(&["ls", "--json"]);
+    assert_eq!(out.status.code(), Some(65));
+    assert!(text(&out.stdout).contains("\"name\":\"whole\""), "{}", text(&out.stdout));
+    assert!(text(&out.stderr).contains("locks/broken"), "{}", text(&out.stderr));
+    holder.let_go();
+    assert_eq!(holder.code(), 0);
+}

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, fs::File, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Break, Broken, Claim, ErrorKind, Health, LineView, Look, PlaceState, PlaceView, Reply, Result,
-    Scope, SessionId, Survey, Wait, Wake,
+    About, Break, Broken, Claim, Error, ErrorKind, Health, LineView, Look, PlaceState, PlaceView, Reply,
+    Result, Scope, SessionId, Survey, Wait, Wake,
 };
 
 use crate::{
@@ -51,6 +51,7 @@ struct Tour {
     scope: Scope,
     todo: Vec<String>,
     lines: Vec<LineView>,
+    unreadable: Vec<Error>,
     seen: HashMap<(SessionId, u64), Option<Person>>,
     wake: Wake,
     sleep: Duration,
@@ -83,12 +84,30 @@ impl Tour {
         };
         let sleep = if armed { SLEEP } else { UNWATCHED };
         let host = About::this_process().host;
-        Ok(Self { scope: scope.clone(), todo, lines: Vec::new(), seen: HashMap::new(), wake, sleep, host })
+        Ok(Self {
+            scope: scope.clone(),
+            todo,
+            lines: Vec::new(),
+            unreadable: Vec::new(),
+            seen: HashMap::new(),
+            wake,
+            sleep,
+            host,
+        })
     }
 
     fn step(&mut self, store: &Store) -> Result<()> {
         for file in self.todo.split_off(self.todo.len().saturating_sub(CHUNK)) {
-            let Some(state) = read(store, &store.layout.locks.join(&file))? else { continue };
+            let state = match read(store, &store.layout.locks.join(&file)) {
+                Ok(Some(state)) => state,
+                Ok(None) => continue,
+                // One damaged ledger hides no other.
+                Err(error) if !matches!(self.scope, Scope::Exact(_)) => {
+                    self.unreadable.push(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if self.scope.covers(&state.name) {
                 self.show(store, state)?;
             }
@@ -133,7 +152,7 @@ impl Tour {
 
     fn finish(mut self) -> Survey {
         self.lines.sort_by(|a, b| a.name.cmp(&b.name));
-        Survey { lines: self.lines, wake: self.wake, sleep: self.sleep }
+        Survey { lines: self.lines, unreadable: self.unreadable, wake: self.wake, sleep: self.sleep }
     }
 }
 
@@ -160,19 +179,27 @@ fn list(locks: &Path) -> Result<Vec<String>> {
 }
 
 /// Reads a ledger without locking it, so that looking never holds anyone up. A read that fell into a write does not
-/// match its checksum and is made again.
+/// match its checksum and is made again; what is still wrong then is looked at under the lock, where it is the truth.
 fn read(store: &Store, path: &Path) -> Result<Option<State>> {
     let Some(ledger) = Ledger::open(path, false)? else { return Ok(None) };
-    let mut tries = 20;
-    loop {
-        match ledger.read(None, 1, store.boot.mark) {
-            Err(error) if error.kind() == ErrorKind::Corrupt && tries > 0 => {
-                tries -= 1;
-                std::thread::sleep(Duration::from_micros(50));
-            }
-            answer => return Ok(answer?.map(|content| content.state)),
+    let state = || Ok(ledger.read(None, 1, store.boot.mark)?.map(|content| content.state));
+    for _ in 0..20 {
+        match state() {
+            Err(error) if is_corrupt(&error) => std::thread::sleep(Duration::from_micros(50)),
+            answer => return answer,
         }
     }
+    match ledger.lock()? {
+        Some(_locked) => state(),
+        None => Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("cannot read the ledger {}: another process is writing it; look again", path.display()),
+        )),
+    }
+}
+
+fn is_corrupt(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corrupt
 }
 
 fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person) -> PlaceView {

@@ -4,7 +4,9 @@ mod rig;
 
 use std::{fs, os::unix::fs::PermissionsExt, sync::Arc, time::Duration};
 
-use bramah_core::{About, Clock, Engine, ErrorKind, Exit, Keep, Name, Opening, Scope, Standing, Wait, Woken};
+use bramah_core::{
+    About, Clock, Engine, ErrorKind, Exit, Keep, Look, Name, Opening, Scope, Standing, Wait, Woken,
+};
 use bramah_file::File;
 use rig::{Client, Dir, woken};
 
@@ -13,6 +15,7 @@ async fn a_damaged_ledger_is_refused_and_never_reset() {
     let dir = Dir::new();
     let a = Client::new(&dir);
     let (held, _) = a.lock("x").await;
+    a.lock("y").await;
     let good = fs::read(dir.ledger("x")).unwrap();
     let mut newer = good.clone();
     newer[8] = 2;
@@ -33,10 +36,11 @@ async fn a_damaged_ledger_is_refused_and_never_reset() {
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains(part) && error.to_string().contains("locks/x"), "{error}");
         }
-        assert_eq!(
-            a.engine.survey(&Scope::All, bramah_core::Look::Watching).await.unwrap_err().kind(),
-            ErrorKind::Corrupt
-        );
+        let exact = Scope::Exact(held.name.clone());
+        assert_eq!(a.engine.survey(&exact, Look::Once).await.unwrap_err().kind(), ErrorKind::Corrupt);
+        let survey = a.engine.survey(&Scope::All, Look::Once).await.unwrap();
+        assert!(survey.unreadable.iter().any(|error| error.to_string().contains("locks/x")), "{survey:?}");
+        assert_eq!(survey.lines.len(), 1, "one damaged ledger hides no other");
         let renewal = a.engine.renew(a.session, [Arc::new(held.clone())].into()).await.unwrap();
         assert_eq!((renewal.unknown, renewal.gone.len()), (vec![held.id], 0));
         assert_eq!(fs::read(dir.ledger("x")).unwrap(), bytes, "never rewritten");
