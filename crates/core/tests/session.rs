@@ -9,8 +9,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Engine, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Release, Renewal, Reply,
-    Scope, Session, SessionId, Standing, Survey,
+    Claim, ClaimId, Clock, Engine, ErrorKind, Exit, Keeper, Look, Memory, Name, Opening, Profile, Release,
+    Renewal, Reply, Scope, Session, SessionId, Standing, Survey, Wait,
 };
 
 /// A memory engine whose answers take a while, or never come.
@@ -176,6 +176,34 @@ async fn an_idle_session_sends_nothing() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(guard.is_held());
     assert!(engine.renewals.load(Ordering::Relaxed) >= before + 50, "every third of the ttl");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ghost_of_ours_lives_for_one_renewal() {
+    let clock = Clock::runtime();
+    let store = Memory::with_clock(clock.clone());
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let session = Session::builder(store.clone()).keeper(keeper).open().await.unwrap();
+    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    // A message of ours that came too late: nobody here waits for it, and it would live for an hour.
+    let ghost = Claim {
+        id: ClaimId { session: session.id(), seq: 99 },
+        name: Name::new("ghost").unwrap(),
+        capacity: 1,
+        weight: 1,
+        wait: Wait::Line,
+        again: false,
+        floor: None,
+        ttl: Duration::from_secs(3600),
+        lease: None,
+        note: "".into(),
+    };
+    store.claim(Arc::new(ghost)).await.unwrap();
+    assert_eq!(claims_in(&store).await, 2);
+    tokio::time::sleep(Session::DEFAULT_TTL / 3 + Duration::from_secs(1)).await;
+    assert_eq!(claims_in(&store).await, 1, "the ghost is gone");
+    assert!(guard.is_held(), "and what is known is not");
 }
 
 #[tokio::test]
