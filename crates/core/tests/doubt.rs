@@ -1,0 +1,68 @@
+//! A claim that arrives after its caller was told that it failed, on a store that cannot list what is ours.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{
+    Claim, Clock, Engine, Error, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Renewal, Reply,
+    Scope, Session, SessionId, Standing, Strays, Survey,
+};
+
+/// How long the network keeps a claim.
+const HELD_BACK: Duration = Duration::from_secs(2);
+
+/// A store behind a network that says at once that a claim failed, and delivers it later.
+#[derive(Debug)]
+struct Late(Memory);
+
+impl Engine for Late {
+    fn profile(&self) -> Profile {
+        Profile { strays: Strays::Unlisted, ..self.0.profile() }
+    }
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        self.0.open(opening)
+    }
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        let store = self.0.clone();
+        Reply::later(async move {
+            tokio::spawn(async move {
+                tokio::time::sleep(HELD_BACK).await;
+                drop(store.claim(claim).await);
+            });
+            Err(Error::new(ErrorKind::Unavailable, "no answer"))
+        })
+    }
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        let reply = self.0.renew(session, claims);
+        Reply::later(async { reply.await.map(|renewal| Renewal { stray: Vec::new(), ..renewal }) })
+    }
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        self.0.withdraw(claim, exit)
+    }
+    fn close(&self, session: SessionId) -> Reply<()> {
+        self.0.close(session)
+    }
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.0.survey(scope, look)
+    }
+}
+
+async fn is_empty(store: &Memory) -> bool {
+    let survey = store.survey(&Scope::All, Look::Once).await.expect("memory answers");
+    survey.lines.iter().all(|line| line.places.is_empty())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_lands_late_is_withdrawn_long_before_it_expires() {
+    let clock = Clock::runtime();
+    let store = Memory::with_clock(clock.clone());
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let engine: Arc<dyn Engine> = Arc::new(Late(store.clone()));
+    let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
+    let error = session.mutex("a").unwrap().try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    tokio::time::sleep(HELD_BACK + Duration::from_millis(1)).await;
+    assert!(!is_empty(&store).await, "it has landed");
+    tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
+    assert!(is_empty(&store).await, "and is withdrawn, with two thirds of its ttl to go");
+}
