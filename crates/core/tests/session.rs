@@ -54,7 +54,9 @@ impl Engine for Slow {
         self.later(move |inner| inner.renew(session, claims))
     }
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
-        self.later(|inner| inner.withdraw(claim, exit))
+        // Slower than everything else: whoever does not wait for it is early.
+        let slower = Self { delay: self.delay * 4, ..self.clone() };
+        slower.later(|inner| inner.withdraw(claim, exit))
     }
     fn close(&self, session: SessionId) -> Reply<()> {
         self.later(move |inner| inner.close(session))
