@@ -246,12 +246,76 @@ impl Election {
         Ok(Guard { guard: leadership.into(), worker: self.worker.clone() })
     }
 
+    /// As [`crate::Election::try_campaign`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_campaign(&self, value: impl AsRef<str>) -> Result<Option<Guard>> {
+        let leadership = self.worker.run(self.election.try_campaign(value))?;
+        Ok(leadership.map(|leadership| Guard { guard: leadership.into(), worker: self.worker.clone() }))
+    }
+
+    /// As [`crate::Election::campaign_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn campaign_within(&self, value: impl AsRef<str>, wait: Duration) -> Result<Guard> {
+        let leadership = self.worker.run(self.election.campaign_within(value, wait))?;
+        Ok(Guard { guard: leadership.into(), worker: self.worker.clone() })
+    }
+
     /// As [`crate::Election::leader`].
     ///
     /// # Errors
     /// As there.
     pub fn leader(&self) -> Result<Option<Leader>> {
         self.worker.run(self.election.leader())
+    }
+
+    /// Everybody who leads from now on, as [`crate::Observer::next`] tells. It does not end by itself.
+    pub fn observe(&self) -> impl Iterator<Item = Result<Option<Leader>>> + use<> {
+        let (mut observer, worker) = (self.election.observe(), self.worker.clone());
+        std::iter::from_fn(move || Some(worker.run(observer.next())))
+    }
+}
+
+/// As [`crate::all`], on the runtime of the first of them.
+///
+/// # Errors
+/// `Invalid` if there are none, or one twice; else as [`crate::All::lock`], or [`crate::All::lock_within`] with a
+/// `wait`.
+pub fn lock_all(locks: impl IntoIterator<Item = Lock>, wait: Option<Duration>) -> Result<Guards> {
+    let locks: Vec<Lock> = locks.into_iter().collect();
+    let Some(worker) = locks.first().map(|lock| lock.worker.clone()) else {
+        return Err(Error::new(ErrorKind::Invalid, "no lock was named; name at least one"));
+    };
+    let all = crate::all(locks.into_iter().map(|lock| lock.lock));
+    let guards = worker.run(async {
+        match wait {
+            Some(wait) => all.lock_within(wait).await,
+            None => all.lock().await,
+        }
+    })?;
+    Ok(Guards { guards, worker })
+}
+
+/// As [`crate::Guards`].
+#[must_use = "the locks are released when their guards are dropped"]
+pub struct Guards {
+    guards: crate::Guards,
+    worker: Arc<Worker>,
+}
+
+impl Guards {
+    /// The guards underneath, for what does not wait.
+    pub fn guards(&self) -> &crate::Guards {
+        &self.guards
+    }
+
+    /// As [`crate::Guards::release`].
+    pub fn release(self) -> Vec<Release> {
+        let Self { guards, worker } = self;
+        worker.run(guards.release())
     }
 }
 
@@ -342,5 +406,11 @@ impl fmt::Debug for Session {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
+    }
+}
+
+impl fmt::Debug for Guards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.guards.fmt(f)
     }
 }

@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use bramah_core::{ErrorKind, Memory, Owner, Release, blocking::Session};
+use bramah_core::{
+    ErrorKind, Memory, Owner, Release,
+    blocking::{Session, lock_all},
+};
 
 #[test]
 fn threads_exclude_each_other_and_lose_no_update() {
@@ -64,7 +67,24 @@ fn every_face_works_without_async() {
     let election = session.election("e").unwrap();
     let leadership = election.campaign("me").unwrap();
     assert_eq!(&*election.leader().unwrap().unwrap().value, "me");
+    let mut leaders = election.observe();
+    assert_eq!(&*leaders.next().unwrap().unwrap().unwrap().value, "me");
+    assert!(election.try_campaign("other").unwrap().is_none());
+    assert_eq!(
+        election.campaign_within("other", Duration::from_millis(5)).unwrap_err().kind(),
+        ErrorKind::Timeout
+    );
     leadership.release();
+    assert!(leaders.next().unwrap().unwrap().is_none());
+    drop(leaders);
+
+    let both = || [mutex.as_lock(), rwlock.write()];
+    let guards = lock_all(both(), None).unwrap();
+    assert!(guards.guards().is_held() && mutex.try_lock().unwrap().is_none());
+    assert_eq!(lock_all(both(), Some(Duration::from_millis(5))).unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(guards.release(), [Release::Released, Release::Released]);
+    assert_eq!(lock_all([], None).unwrap_err().kind(), ErrorKind::Invalid);
+
     assert!(election.leader().unwrap().is_none());
     assert!(session.survey(&bramah_core::Scope::All).unwrap().iter().all(|line| line.places.is_empty()));
     assert!(session.close(Duration::from_secs(1)).left.is_empty());
