@@ -181,12 +181,20 @@ impl Shift {
         let clock = self.clock.clone();
         let mut open = true;
         while open || !self.jobs.is_empty() {
-            let next = self.next_due();
+            let (deadline, round) = self.next_due();
+            let due = async {
+                if deadline == Moment::NEVER && round != Moment::NEVER {
+                    // Where no claim expires by time a round may be late after a suspend: fewer wake-ups.
+                    clock.nap(round.since(clock.now())).await;
+                } else {
+                    clock.sleep_until(deadline.min(round)).await;
+                }
+            };
             tokio::select! {
                 biased;
                 // First, so that a deadline that passed while the machine or the process stood still is noticed
                 // before anything is renewed.
-                () = clock.sleep_until(next) => {}
+                () = due => {}
                 order = orders.recv(), if open => match order {
                     Some(order) => self.obey(order),
                     None => open = false,
@@ -201,9 +209,18 @@ impl Shift {
         }
     }
 
-    fn next_due(&self) -> Moment {
+    /// The next moment that must not be missed, and the next renewal that may be late.
+    fn next_due(&self) -> (Moment, Moment) {
         let timer = self.timers.peek().map_or(Moment::NEVER, |Reverse(timer)| timer.at);
-        self.kept.values().map(|kept| kept.next_round.min(kept.next_lapse)).fold(timer, Moment::min)
+        let (mut deadline, mut round) = (timer, Moment::NEVER);
+        for kept in self.kept.values() {
+            if kept.core.ttl() == Duration::MAX {
+                round = round.min(kept.next_round);
+            } else {
+                deadline = deadline.min(kept.next_lapse).min(kept.next_round);
+            }
+        }
+        (deadline, round)
     }
 
     fn obey(&mut self, order: Order) {

@@ -151,14 +151,17 @@ async fn a_machine_that_slept_past_the_ttl_does_not_believe_in_its_lock() {
     let (keeper, driver) = Keeper::driven(clock.clone());
     tokio::spawn(driver);
     let session = Session::builder(store).keeper(keeper).open().await.unwrap();
-    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    let (asked, told) = (
+        session.mutex("a").unwrap().lock().await.unwrap(),
+        session.mutex("b").unwrap().lock().await.unwrap(),
+    );
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(guard.is_held());
+    assert!(asked.is_held() && told.is_held());
     clock.suspend(Duration::from_secs(3600));
-    assert!(!guard.is_held(), "known at once, before any timer");
-    tokio::time::timeout(Duration::from_secs(2), guard.lost()).await.expect("announced within a step");
+    assert!(!asked.is_held(), "known at once, before any timer");
+    tokio::time::timeout(Duration::from_secs(2), told.lost()).await.expect("announced within a step");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(!guard.is_held(), "no renewal brings it back");
+    assert!(!asked.is_held() && !told.is_held(), "no renewal brings it back");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,8 +16,10 @@ use crate::{
 /// How long a wake is trusted: a net under the kernel's telling, never the way a hand-over is learnt of.
 const FRONT: Duration = Duration::from_millis(500);
 const BEHIND: Duration = Duration::from_secs(2);
-/// The same where the kernel does not tell.
+/// The same where the kernel does not tell: who is next asks so often, and the others by their place, so that a long
+/// line costs little and nobody sleeps over its turn.
 const UNWATCHED: Duration = Duration::from_millis(25);
+const A_PLACE: Duration = Duration::from_millis(2);
 
 /// Refuses what no line can hold.
 pub(crate) fn check(claim: &Claim) -> Result<()> {
@@ -131,12 +133,12 @@ impl Desk<'_> {
         match (claim.wait, wake) {
             (Wait::Line, Some(wake)) => {
                 self.join(state);
-                let sleep = sleep(armed, state.front() == Some(claim.id));
-                let ahead = u32::try_from(state.line.len() - 1).ok();
-                Ok((Standing::Queued { ahead, wake, sleep }, true))
+                let at = state.line.len() - 1;
+                let sleep = sleep(armed, at - state.line.held());
+                Ok((Standing::Queued { ahead: u32::try_from(at).ok(), wake, sleep }, true))
             }
             (Wait::Watch, Some(wake)) => {
-                Ok((Standing::Queued { ahead: None, wake, sleep: sleep(armed, true) }, changed))
+                Ok((Standing::Queued { ahead: None, wake, sleep: sleep(armed, 0) }, changed))
             }
             _ => Ok((Standing::Refused, changed)),
         }
@@ -155,7 +157,7 @@ impl Desk<'_> {
                 Ok((held(state.line.get(at).and_then(|entry| entry.fence)), changed))
             }
             Some(at) => {
-                let sleep = sleep(armed, at == state.line.held());
+                let sleep = sleep(armed, at - state.line.held());
                 Ok((Standing::Queued { ahead: u32::try_from(at).ok(), wake, sleep }, changed))
             }
             // Passed over: our own session ended while we asked.
@@ -201,12 +203,34 @@ fn held(fence: Option<Fence>) -> Standing {
     Standing::Held { fence, left: None }
 }
 
-/// Not all at once: those who ask at the same time meet at the ledger.
-fn sleep(armed: bool, front: bool) -> Duration {
-    let span = match (armed, front) {
-        (false, _) => UNWATCHED,
-        (true, true) => FRONT,
-        (true, false) => BEHIND,
+/// How long to trust the wake with so many waiting ahead. Not all at once: those who ask at the same time meet at the
+/// ledger.
+fn sleep(armed: bool, waiting_ahead: usize) -> Duration {
+    let places = u32::try_from(waiting_ahead).unwrap_or(u32::MAX);
+    let span = match (armed, places) {
+        (false, places) => A_PLACE.saturating_mul(places).clamp(UNWATCHED, BEHIND),
+        (true, 0) => FRONT,
+        (true, _) => BEHIND,
     };
     span.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_net_is_wide_where_the_kernel_tells_and_for_those_far_behind() {
+        let about = |span: Duration| span.mul_f64(0.79)..span.mul_f64(1.21);
+        for (armed, ahead, span) in [
+            (true, 0, FRONT),
+            (true, 1, BEHIND),
+            (false, 0, UNWATCHED),
+            (false, 5, UNWATCHED),
+            (false, 200, Duration::from_millis(400)),
+            (false, usize::MAX, BEHIND),
+        ] {
+            assert!(about(span).contains(&sleep(armed, ahead)), "{armed} {ahead}");
+        }
+    }
 }

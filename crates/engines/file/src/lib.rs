@@ -66,6 +66,8 @@
 //!   telling its process), inotify tells of local changes only, so waiting falls back to the net, and a detached
 //!   session of another host looks dead, as it counts on another boot. Health is told for processes of this host
 //!   only. Use a server for locks between hosts.
+//! - **More waiting processes than inotify instances** (`fs.inotify.max_user_instances`, 128 a user unless raised): the
+//!   others ask by themselves, who is next every 25 ms and those behind by their place.
 //! - **Not Linux**: no inotify, so waiters ask every 25 ms and the profile says `Polled`. Not tested.
 //! - **Containers** that share the directory must share the kernel too (they do on one host); health may be unknown.
 //! - **A fixed lease** is ended by its own process; the profile says `Kept`.
