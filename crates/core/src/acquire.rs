@@ -9,7 +9,8 @@ use crate::{
     core::{Core, Flight, Handle, Want},
     gate::Pass,
     hold::Hold,
-    keeper::{Due, Order, jittered},
+    keeper::{Due, Order},
+    parting::jittered,
     seat::{Phase, Seat},
 };
 

@@ -18,7 +18,8 @@ use crate::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Moment, Name, Opening, Profile,
     Reply, Result, SessionId, Standing, Wait,
     gate::{Gate, Pass},
-    keeper::{Order, Parting, settle},
+    keeper::Order,
+    parting::{Parting, settle},
     seat::Seat,
 };
 

@@ -10,14 +10,12 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, HashSet},
     fmt,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
+    future::Future,
     pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -25,8 +23,9 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tracing::{debug, warn};
 
 use crate::{
-    Claim, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Reply, Result, SessionId,
+    Claim, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
     core::{Core, Flight, Gone},
+    parting::{Parting, jittered, part, settle, within},
     seat::{Phase, Seat},
 };
 
@@ -135,15 +134,6 @@ pub(crate) enum Due {
     Leave,
 }
 
-/// A claim on its way out.
-pub(crate) struct Parting {
-    pub(crate) core: Arc<Core>,
-    pub(crate) seat: Arc<Seat>,
-    pub(crate) flight: Flight,
-    /// Whether the store may have it although we were not told.
-    pub(crate) doubt: bool,
-}
-
 struct Shift {
     clock: Clock,
     /// By id: rounds start in the same order in every run of a seed.
@@ -238,7 +228,7 @@ impl Shift {
                 }
             }
             Order::Part(parting) => {
-                self.jobs.spawn(part(parting));
+                self.part(parting);
             }
             Order::Finish(call) => {
                 self.jobs.spawn(async move {
@@ -260,7 +250,7 @@ impl Shift {
                     if leaves {
                         let parting =
                             Parting { core: core.clone(), seat, flight: Flight::Landed, doubt: false };
-                        self.jobs.spawn(part(parting));
+                        self.part(parting);
                     }
                 }
                 self.jobs.spawn(close(core, gone));
@@ -269,6 +259,13 @@ impl Shift {
                 self.kept.remove(&session);
             }
         }
+    }
+
+    fn part(&mut self, parting: Parting) {
+        self.jobs.spawn(async {
+            part(parting).await;
+            Done::Other
+        });
     }
 
     /// Does whatever is due: losses first, so that nothing that has run out is renewed.
@@ -281,7 +278,7 @@ impl Shift {
                 warn!(claim = ?seat.id, "the time of a hold is up: lost");
             }
             if timer.what == Due::Leave && seat.phase() == Phase::Lost {
-                self.jobs.spawn(part(Parting { core, seat, flight: Flight::Landed, doubt: false }));
+                self.part(Parting { core, seat, flight: Flight::Landed, doubt: false });
             }
         }
         let Self { kept, jobs, .. } = self;
@@ -403,44 +400,6 @@ impl Kept {
     }
 }
 
-/// Finishes what is in flight, then withdraws, again and again until it is certain or the claim has expired.
-async fn part(parting: Parting) -> Done {
-    let Parting { core, seat, flight, mut doubt } = parting;
-    seat.leave();
-    let clock = &core.clock;
-    let until = clock.now() + core.pace();
-    let landed = match flight {
-        Flight::Landed => false,
-        Flight::Claim(reply) => {
-            doubt |= within(clock, until, settle(reply)).await.is_err();
-            false
-        }
-        Flight::Withdraw(reply) => within(clock, until, settle(reply)).await.is_ok(),
-    };
-    if doubt {
-        core.doubt.store(true, Ordering::Release);
-    }
-    let mut pause = (core.pace() / 100).max(Duration::from_millis(5));
-    let mut out = landed;
-    // An answer that never came may stand for a claim that is still on its way: it is withdrawn until its time is up.
-    while !out || doubt {
-        let left = within(clock, until, settle(core.engine.withdraw(seat.claim(), Exit::Own))).await;
-        out |= left.is_ok();
-        if (out && !doubt) || clock.now() >= until {
-            break;
-        }
-        clock.sleep_until((clock.now() + jittered(pause)).min(until)).await;
-        pause = (pause * 2).min(core.pace() / 4);
-    }
-    if !out {
-        warn!(claim = ?seat.id, "a claim could not be withdrawn; it ends with its ttl");
-        core.doubt.store(true, Ordering::Release);
-    }
-    core.forget(&seat);
-    core.arm_for_doubt();
-    Done::Other
-}
-
 async fn close(core: Arc<Core>, gone: Arc<Gone>) -> Done {
     while !core.seats().is_empty() {
         gone.emptied.notified().await;
@@ -451,30 +410,6 @@ async fn close(core: Arc<Core>, gone: Arc<Gone>) -> Done {
     }
     gone.tell();
     Done::Other
-}
-
-/// Waits for an answer until `until`, then takes it as doubt.
-async fn within<T>(clock: &Clock, until: Moment, answer: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::select! {
-        biased;
-        answer = answer => answer,
-        () = clock.sleep_until(until) => Err(Error::new(ErrorKind::Unavailable, "the store did not answer in time")),
-    }
-}
-
-/// An engine's answer. A panic in it (a future of a runtime that has ended) is doubt, not the end of the keeper.
-pub(crate) async fn settle<T>(mut reply: Reply<T>) -> Result<T> {
-    poll_fn(move |cx| {
-        catch_unwind(AssertUnwindSafe(|| Pin::new(&mut reply).poll(cx))).unwrap_or_else(|_| {
-            Poll::Ready(Err(Error::new(ErrorKind::Unavailable, "the engine stopped in the middle of a call")))
-        })
-    })
-    .await
-}
-
-/// Half of `pause` to all of it, so that processes do not move in step.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 impl PartialEq for Timer {

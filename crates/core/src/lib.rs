@@ -38,6 +38,7 @@ mod multi;
 mod mutex;
 mod name;
 mod owner;
+mod parting;
 mod profile;
 mod rwlock;
 mod seat;
