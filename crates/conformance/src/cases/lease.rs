@@ -5,7 +5,7 @@ use std::time::Duration;
 use bramah_core::{Guard, Moment, Release};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, got},
+    bench::{Bench, LONG, SHORT, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq},
 };
 
@@ -27,11 +27,11 @@ async fn ends_between(bench: &Bench, guard: Guard, started: Moment, lease: Durat
     bench.soon("the end of the lease", guard.lost()).await?;
     ensure!(!guard.is_held(), "held after its end");
     let known = bench.clock().now().since(started);
-    ensure!(known < lease + Duration::from_secs(1), "a lease of {lease:?} was known to end after {known:?}");
+    ensure!(known < lease + SOON, "a lease of {lease:?} was known to end after {known:?}");
     let next = bench.soon("the turn after a lease", next).await???;
     let took = bench.clock().now().since(started);
     ensure!(took >= lease, "a lease of {lease:?} was handed on after {took:?}");
-    ensure!(took < lease + Duration::from_secs(2), "a lease of {lease:?} was handed on after {took:?}");
+    ensure!(took < lease + SOON, "a lease of {lease:?} was handed on after {took:?}");
     ensure_eq!(guard.release().await, Release::AlreadyLost, "the release after the end");
     ensure!(next.is_held(), "what was granted is not held");
     Ok(())
@@ -105,7 +105,7 @@ async fn the_store_ends_it_when_its_process_does_not(bench: Bench) -> Outcome {
     // Nobody withdraws it, and renewals go on.
     while bench.standing(&name).await? != (0, 0) {
         raw.renew(&[&claim]).await?;
-        ensure!(bench.clock().now().since(started) < SHORT * 4, "a lease outlived four times its length");
+        ensure!(bench.clock().now().since(started) < SOON, "a lease of {SHORT:?} did not end");
         bench.pass(SHORT / 20).await;
     }
     Ok(())

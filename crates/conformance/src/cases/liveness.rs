@@ -1,12 +1,10 @@
 //! What becomes of the claims of processes that end, stand still, or go on.
 
-use std::time::Duration;
-
 use bramah_core::{ErrorKind, Keep, Keeper, Session, Standing};
 use rustix::process::Signal;
 
 use crate::{
-    bench::{Bench, LONG, SHORT, got},
+    bench::{Bench, LONG, SHORT, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq},
     child::Child,
 };
@@ -35,10 +33,8 @@ async fn a_killed_holder_frees_the_lock(bench: Bench) -> Outcome {
     ensure!(mutex.try_lock().await?.is_none(), "two processes hold it");
     let waiter = tokio::spawn(async move { mutex.lock().await });
     child.kill()?;
-    let killed = bench.clock().now();
+    // Far sooner than the ttl of the waiter's own session.
     let _ = bench.soon("the turn after a holder was killed", waiter).await???;
-    let took = bench.clock().now().since(killed);
-    ensure!(took < SHORT + Duration::from_secs(1), "it took {took:?}, and the ttl is {SHORT:?}");
     Ok(())
 }
 
@@ -167,9 +163,9 @@ async fn an_abandoned_session_frees_its_locks_after_its_ttl(bench: Bench) -> Out
     let (keeper, driver) = Keeper::driven(bench.clock());
     let driver = tokio::spawn(driver);
     let engine = bench.client().await?;
+    let started = bench.clock().now();
     let left = Session::builder(engine).ttl(SHORT * 2).keep(Keep::Nobody).keeper(keeper).open().await?;
     let name = bench.name("x");
-    let started = bench.clock().now();
     std::mem::forget(left.mutex(&name)?.lock().await?);
     driver.abort();
     let next = bench.soon("the turn after a ttl", bench.session().await?.mutex(&name)?.lock()).await??;
@@ -196,15 +192,16 @@ async fn a_dead_waiter_is_passed_over(bench: Bench) -> Outcome {
 }
 
 async fn a_dead_holder_is_passed_over_with_a_waiter_behind_it(bench: Bench) -> Outcome {
+    // Where a session carries the claims, its ttl counts from its opening.
+    let started = bench.clock().now();
     let mortal = bench.mortal(SHORT).await?;
     let name = bench.name("x");
-    let started = bench.clock().now();
     mortal.hold(&mortal.mutex(&name)).await?;
     // The waiter's own ttl is long: what wakes it is the end of the holder's.
     let guard = bench.soon("the turn after a ttl", bench.session().await?.mutex(&name)?.lock()).await??;
     let took = bench.clock().now().since(started);
     ensure!(took >= SHORT, "it was handed on after {took:?}, before its ttl");
-    ensure!(took < SHORT * 5, "it was handed on after {took:?}, and the ttl is {SHORT:?}");
+    ensure!(took < SHORT + SOON, "it was handed on after {took:?}, and the ttl is {SHORT:?}");
     guard.release().await;
     Ok(())
 }
