@@ -115,7 +115,9 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 }
             }
             Ok(Standing::Refused) => {
-                attempt.forget();
+                if !attempt.doubt {
+                    attempt.forget();
+                }
                 return Ok(None);
             }
             Ok(Standing::Gone) => seat = attempt.sit_anew(&seat, want, wait),
@@ -127,6 +129,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 attempt.doubt = true;
+                core.doubt();
                 trouble.pause(core, error, patience).await?;
             }
             Err(error) => {

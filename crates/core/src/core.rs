@@ -59,8 +59,9 @@ pub(crate) struct Core {
     seats: Mutex<Slab<Arc<Seat>>>,
     /// Whether the keeper knows that there is something to renew.
     armed: AtomicBool,
-    /// Whether a claim may have reached the store without our knowing: one more renewal will list it.
-    pub(crate) doubt: AtomicBool,
+    /// Until when a message of ours may still reach the store without our knowing. Renewals, which list such a claim,
+    /// go on until then, also when there is nothing to renew.
+    doubt_until_ns: AtomicU64,
     closing: Mutex<Option<Arc<Gone>>>,
 }
 
@@ -84,7 +85,7 @@ impl Core {
             seq: AtomicU64::new(0),
             seats: Mutex::new(Slab::new()),
             armed: AtomicBool::new(false),
-            doubt: AtomicBool::new(false),
+            doubt_until_ns: AtomicU64::new(0),
             closing: Mutex::new(None),
         };
         core.set_ttl(ttl);
@@ -172,11 +173,15 @@ impl Core {
         }
     }
 
-    /// One more renewal, so that the store lists what it may have without our knowing.
-    pub(crate) fn arm_for_doubt(self: &Arc<Self>) {
-        if self.doubt.load(Ordering::Acquire) {
-            self.arm();
-        }
+    /// A message of ours was not answered: it may arrive as late as a ttl from now.
+    pub(crate) fn doubt(self: &Arc<Self>) {
+        let until = self.clock.now() + self.pace();
+        self.doubt_until_ns.fetch_max(until.ns(), Ordering::AcqRel);
+        self.arm();
+    }
+
+    pub(crate) fn is_in_doubt(&self, now: Moment) -> bool {
+        now.ns() < self.doubt_until_ns.load(Ordering::Acquire)
     }
 
     /// Those of the claims found in the store that nobody here knows of.

@@ -372,7 +372,7 @@ impl Kept {
     ) {
         let core = &self.core;
         let keeps_itself = core.profile.liveness == Liveness::Lease;
-        if keeps_itself && claims.is_empty() && !core.doubt.load(Ordering::Acquire) && core.disarm() {
+        if keeps_itself && claims.is_empty() && !core.is_in_doubt(now) && core.disarm() {
             self.next_round = Moment::NEVER;
             return;
         }
@@ -381,7 +381,6 @@ impl Kept {
             self.next_round = now + core.pace() / 6;
             return;
         }
-        core.doubt.store(false, Ordering::Release);
         let session = core.id();
         let reply = core.engine.renew(session, claims);
         let (clock, patience) = (core.clock.clone(), core.pace());

@@ -4,7 +4,7 @@ use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -41,7 +41,7 @@ pub(crate) async fn part(parting: Parting) {
         Flight::Withdraw(reply) => within(clock, until, settle(reply)).await.is_ok(),
     };
     if doubt {
-        core.doubt.store(true, Ordering::Release);
+        core.doubt();
     }
     let mut pause = (core.pace() / 100).max(Duration::from_millis(5));
     let mut out = landed;
@@ -57,10 +57,9 @@ pub(crate) async fn part(parting: Parting) {
     }
     if !out {
         warn!(claim = ?seat.id, "a claim could not be withdrawn; it ends with its ttl");
-        core.doubt.store(true, Ordering::Release);
+        core.doubt();
     }
     core.forget(&seat);
-    core.arm_for_doubt();
 }
 
 /// Waits for an answer until `until`, then takes it as doubt.

@@ -1,6 +1,12 @@
 //! A claim that arrives after its caller was told that it failed, on a store that cannot list what is ours.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bramah_core::{
     Claim, Clock, Engine, Error, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Renewal, Reply,
@@ -62,6 +68,61 @@ async fn a_claim_that_lands_late_is_withdrawn_long_before_it_expires() {
     let error = session.mutex("a").unwrap().try_lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     tokio::time::sleep(HELD_BACK + Duration::from_millis(1)).await;
+    assert!(!is_empty(&store).await, "it has landed");
+    tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
+    assert!(is_empty(&store).await, "and is withdrawn, with two thirds of its ttl to go");
+}
+
+/// A store behind a network that keeps the first claim back and lets the repeat through.
+#[derive(Debug)]
+struct Overtaken(Memory, AtomicBool);
+
+impl Engine for Overtaken {
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        self.0.open(opening)
+    }
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        if self.1.swap(true, Ordering::Relaxed) {
+            return self.0.claim(claim);
+        }
+        let store = self.0.clone();
+        Reply::later(async move {
+            tokio::spawn(async move {
+                // Later than the next renewal.
+                tokio::time::sleep(Session::DEFAULT_TTL / 3 + HELD_BACK).await;
+                drop(store.claim(claim).await);
+            });
+            Err(Error::new(ErrorKind::Unavailable, "no answer"))
+        })
+    }
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        self.0.renew(session, claims)
+    }
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        self.0.withdraw(claim, exit)
+    }
+    fn close(&self, session: SessionId) -> Reply<()> {
+        self.0.close(session)
+    }
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.0.survey(scope, look)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_was_overtaken_by_its_repeat_is_found_by_the_next_renewal_of_an_idle_session() {
+    let clock = Clock::runtime();
+    let store = Memory::with_clock(clock.clone());
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let engine: Arc<dyn Engine> = Arc::new(Overtaken(store.clone(), AtomicBool::new(false)));
+    let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
+    session.mutex("a").unwrap().lock().await.unwrap().release().await;
+    assert!(is_empty(&store).await && session.claims() == 0, "nothing is left to renew");
+    tokio::time::sleep(Session::DEFAULT_TTL / 3 + HELD_BACK + Duration::from_millis(1)).await;
     assert!(!is_empty(&store).await, "it has landed");
     tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
     assert!(is_empty(&store).await, "and is withdrawn, with two thirds of its ttl to go");
