@@ -192,4 +192,8 @@ impl Engine for Faulty {
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         self.inner.survey(scope, look)
     }
+
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.inner.lifelines(session)
+    }
 }

@@ -112,4 +112,8 @@ impl<T: Twist> Engine for Twisted<T> {
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         self.twist.survey(&self.inner, scope, look)
     }
+
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.inner.lifelines(session)
+    }
 }

@@ -114,6 +114,9 @@ mod controls {
         fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
             self.inner.survey(scope, look)
         }
+        fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+            self.inner.lifelines(session)
+        }
     }
 
     fn is_caught(sin: Sin, word: &str) {

@@ -57,6 +57,8 @@ pub(crate) struct Core {
     ttl_ns: AtomicU64,
     seq: AtomicU64,
     seats: Mutex<Slab<Arc<Seat>>>,
+    /// The numbers of claims that are meant to outlive us: no strays, although nobody here waits for them.
+    left: Mutex<HashSet<u64>>,
     /// Whether the keeper knows that there is something to renew.
     armed: AtomicBool,
     /// Until when a message of ours may still reach the store without our knowing. Renewals, which list such a claim,
@@ -84,6 +86,7 @@ impl Core {
             ttl_ns: AtomicU64::new(0),
             seq: AtomicU64::new(0),
             seats: Mutex::new(Slab::new()),
+            left: Mutex::default(),
             armed: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
             closing: Mutex::new(None),
@@ -189,7 +192,8 @@ impl Core {
         if found.is_empty() {
             return found;
         }
-        let known: HashSet<u64> = self.seats().iter().map(|(_, seat)| seat.id.seq).collect();
+        let mut known: HashSet<u64> = self.seats().iter().map(|(_, seat)| seat.id.seq).collect();
+        known.extend(self.left.lock().unwrap_or_else(PoisonError::into_inner).iter());
         found.into_iter().filter(|claim| !known.contains(&claim.id.seq)).collect()
     }
 
@@ -217,6 +221,12 @@ impl Core {
         if empty && let Some(gone) = &*self.closing.lock().unwrap_or_else(PoisonError::into_inner) {
             gone.emptied.notify_one();
         }
+    }
+
+    /// Lets go of a claim without withdrawing it.
+    pub(crate) fn leave_behind(&self, seat: &Arc<Seat>) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.id.seq);
+        self.forget(seat);
     }
 
     /// Withdraws a claim: at once where the engine can, else by the keeper, behind whatever is still in flight.

@@ -16,6 +16,7 @@
 use std::{
     fmt::{self, Debug},
     future::Future,
+    os::fd::OwnedFd,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -24,7 +25,7 @@ use std::{
 
 use crate::{About, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
 
-/// A store that locks can live in. Seven methods, all required, object-safe: a wrapper cannot forget one.
+/// A store that locks can live in. Eight methods, all required, object-safe: a wrapper cannot forget one.
 ///
 /// # Futures
 /// A [`Reply`] is `'static` and may be polled on another runtime than the one it was made on. Making one must not
@@ -59,6 +60,11 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Shows lines in order and, for those who go on [`Watching`](Look::Watching), arms a wake for the next change.
     /// Needs no session.
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey>;
+
+    /// Copies of what the session's life hangs from, where that is a descriptor of this process (a file with a flock,
+    /// a connection): while one of them is open, in whatever process, the store keeps the claims. A helper process
+    /// that inherits them can finish its work after we are gone. Empty where claims live by time.
+    fn lifelines(&self, session: SessionId) -> Vec<OwnedFd>;
 }
 
 /// What a session brings when it opens.
@@ -166,6 +172,9 @@ impl Scope {
 pub enum Look {
     /// One look: the wake never fires, and nothing is set up for it.
     Once,
+    /// One look at those who hold. Those who wait are listed as they stand in line; a store for which that is cheaper
+    /// leaves out who they are, and may list some that have died since.
+    Glance,
     /// The wake is armed before the look, so that no change falls between.
     Watching,
 }

@@ -19,6 +19,16 @@ impl Session {
         Ok(self.survey(&Scope::Exact(name.clone())).await?.pop())
     }
 
+    /// The same at a glance, for those who look often: who holds it, and the ids of those who wait. Who they are may be
+    /// left out.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn glance(&self, name: &Name) -> Result<Option<LineView>> {
+        let scope = Scope::Exact(name.clone());
+        Ok(self.0.core.engine.survey(&scope, Look::Glance).await?.lines.pop())
+    }
+
     /// All lines in a scope, by name. Those that could not be read are logged; [`watch`](Session::watch) tells of them.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub mod blocking;
 mod claim;
 mod clock;
 mod core;
+mod detached;
 mod election;
 pub mod engine;
 mod error;
@@ -49,6 +50,7 @@ mod wake;
 pub use about::About;
 pub use claim::{Claim, ClaimId, SessionId, Tag, Wait};
 pub use clock::{Clock, Moment};
+pub use detached::Detached;
 pub use election::{Election, Leader, Leadership, Observer};
 pub use engine::{
     Break, Broken, Engine, Exit, Health, Keep, LineView, Look, Opening, PlaceState, PlaceView, Renewal,

@@ -10,6 +10,7 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{BuildHasher, RandomState},
+    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -182,7 +183,7 @@ impl Engine for Memory {
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         let store = &*self.0;
         let wake = match look {
-            Look::Once => Wake::never(),
+            Look::Once | Look::Glance => Wake::never(),
             Look::Watching => store.observe(scope),
         };
         let about = lock(&store.sessions).clone();
@@ -195,6 +196,10 @@ impl Engine for Memory {
         }
         lines.sort_by(|a, b| a.name.cmp(&b.name));
         Reply::now(Ok(Survey { lines, unreadable: Vec::new(), wake, sleep: SURVEY_SLEEP }))
+    }
+
+    fn lifelines(&self, _: SessionId) -> Vec<OwnedFd> {
+        Vec::new()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The life that claims hang from.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{
     About, Engine, Error, ErrorKind, Keep, Keeper, Name, Opening, Profile, Result, SessionId,
@@ -111,6 +111,13 @@ impl Session {
     /// How many claims of this session are held, waiting or being withdrawn.
     pub fn claims(&self) -> usize {
         self.0.core.seats().len()
+    }
+
+    /// Copies of what the session's life hangs from, where that is a descriptor of this process. A helper process that
+    /// inherits one keeps the session's locks after this process has died, until it closes it. Empty where claims
+    /// live by time.
+    pub fn lifelines(&self) -> Vec<OwnedFd> {
+        self.0.core.engine.lifelines(self.id())
     }
 
     /// Releases everything, waits for it, and says what was left. Guards of this session are lost from here on, and

@@ -50,6 +50,9 @@ impl Engine for Late {
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         self.0.survey(scope, look)
     }
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.0.lifelines(session)
+    }
 }
 
 async fn is_empty(store: &Memory) -> bool {
@@ -109,6 +112,9 @@ impl Engine for Overtaken {
     }
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         self.0.survey(scope, look)
+    }
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.0.lifelines(session)
     }
 }
 

@@ -54,6 +54,9 @@ impl Engine for Panics {
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         self.inner.survey(scope, look)
     }
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.inner.lifelines(session)
+    }
 }
 
 #[tokio::test]

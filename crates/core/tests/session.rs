@@ -64,6 +64,9 @@ impl Engine for Slow {
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         self.inner.survey(scope, look)
     }
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.inner.lifelines(session)
+    }
 }
 
 fn slow(inner: &Memory, delay_ms: u64) -> Arc<dyn Engine> {

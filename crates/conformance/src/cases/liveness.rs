@@ -1,6 +1,6 @@
 //! What becomes of the claims of processes that end, stand still, or go on.
 
-use bramah_core::{ErrorKind, Keep, Keeper, Session, Standing};
+use bramah_core::{Detached, ErrorKind, Keep, Keeper, Session, Standing};
 use rustix::process::Signal;
 
 use crate::{
@@ -20,6 +20,8 @@ cases! { "liveness":
     a_kept_session_outlives_its_ttl,
     a_waiter_outlives_its_ttl [Fifo],
     an_abandoned_session_frees_its_locks_after_its_ttl,
+    a_lock_that_was_left_is_kept_renewed_and_released_by_its_id,
+    a_lock_that_was_left_is_no_stray,
     a_dead_waiter_is_passed_over [Fifo],
     a_dead_holder_is_passed_over_with_a_waiter_behind_it,
 }
@@ -172,6 +174,44 @@ async fn an_abandoned_session_frees_its_locks_after_its_ttl(bench: Bench) -> Out
     let took = bench.clock().now().since(started);
     ensure!(took >= SHORT * 2, "it was handed on after {took:?}, before its ttl");
     ensure!(next.is_held(), "what was granted is not held");
+    Ok(())
+}
+
+async fn a_lock_that_was_left_is_kept_renewed_and_released_by_its_id(bench: Bench) -> Outcome {
+    let name = bench.name("x");
+    let engine = bench.client().await?;
+    let session = Session::builder(engine).ttl(SHORT * 4).keep(Keep::Nobody).open().await?;
+    let left = session.mutex(&name)?.lock().await?.leave().await?;
+    drop(session);
+    let other = bench.session().await?;
+    ensure!(other.mutex(&name)?.try_lock().await?.is_none(), "it was not left but released");
+    // From another process, so to speak.
+    let left = Detached::new(bench.client().await?, name.clone(), left.id());
+    for _ in 0..4 {
+        bench.pass(SHORT * 2).await;
+        ensure_eq!(left.renew().await?, SHORT * 4, "the ttl that it was taken with");
+    }
+    ensure!(other.mutex(&name)?.try_lock().await?.is_none(), "it was renewed, and is gone");
+    ensure!(left.release().await?, "it was held, and could not be released");
+    ensure!(!left.release().await?, "it was released twice");
+    ensure_eq!(left.renew().await.map_err(|error| error.kind()), Err(ErrorKind::Lost), "a renewal after all");
+    ensure!(other.mutex(&name)?.try_lock().await?.is_some(), "it is not free after its release");
+    Ok(())
+}
+
+async fn a_lock_that_was_left_is_no_stray(bench: Bench) -> Outcome {
+    let (x, y) = (bench.name("x"), bench.name("y"));
+    let engine = bench.client().await?;
+    let session = Session::builder(engine).ttl(SHORT * 3).keep(Keep::Nobody).open().await?;
+    let left = session.mutex(&x)?.lock().await?.leave().await?;
+    let other = session.mutex(&y)?.lock().await?;
+    // Several renewals of the other: none of them may take the first for a left-over.
+    for _ in 0..4 {
+        bench.pass(SHORT * 3 / 2).await;
+        left.renew().await?;
+    }
+    other.release().await;
+    ensure!(left.release().await?, "it was withdrawn by its own session");
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! The engine itself: seven methods, each a file of its own.
+//! The engine itself: its methods, the larger ones a file each.
 
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use std::{fmt, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
     Claim, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile, Renewal, Reply,
@@ -78,6 +78,10 @@ impl Engine for File {
 
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
         survey::survey(&self.store, scope, look)
+    }
+
+    fn lifelines(&self, session: SessionId) -> Vec<OwnedFd> {
+        self.store.own_session(session).map_or_else(Vec::new, |session| session.lifelines())
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -150,6 +153,15 @@ impl Session {
         let _ = std::fs::remove_file(&self.mail);
         if life::is_at(&self.path, self.identity) {
             let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// The flock belongs to the open file, so a copy of its descriptor keeps the session alive wherever it is open. A
+    /// detached session lives by time.
+    pub(crate) fn lifelines(&self) -> Vec<OwnedFd> {
+        match self.keep {
+            Keep::Process => self.file.try_clone().map(OwnedFd::from).into_iter().collect(),
+            Keep::Nobody => Vec::new(),
         }
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn survey(store: &Arc<Store>, scope: &Scope, look: Look) -> Reply<Sur
 /// One survey under way.
 struct Tour {
     scope: Scope,
+    look: Look,
     todo: Vec<String>,
     lines: Vec<LineView>,
     unreadable: Vec<Error>,
@@ -66,12 +67,18 @@ struct Person {
     health: Health,
 }
 
+impl Person {
+    fn unknown() -> Self {
+        Self { about: None, left: None, health: Health::Unknown }
+    }
+}
+
 impl Tour {
     /// Arms the wake if it is wanted, then lists what there is to read.
     fn begin(store: &Store, scope: &Scope, look: Look) -> Result<Self> {
         let (wake, armed) = match look {
             // The kernel takes its time to end a watch, and a look should not cost that.
-            Look::Once => (Wake::never(), true),
+            Look::Once | Look::Glance => (Wake::never(), true),
             Look::Watching => {
                 let ear = store.bells.survey();
                 let wake = store.bells.hang(ear);
@@ -86,6 +93,7 @@ impl Tour {
         let host = About::this_process().host;
         Ok(Self {
             scope: scope.clone(),
+            look,
             todo,
             lines: Vec::new(),
             unreadable: Vec::new(),
@@ -118,8 +126,14 @@ impl Tour {
     fn show(&mut self, store: &Store, state: State) -> Result<()> {
         let mut places = Vec::new();
         for (at, entry) in state.line.iter().enumerate() {
-            if let Some(person) = self.meet(store, entry)? {
-                places.push(place(store, &state, entry, at < state.line.held(), person));
+            let held = at < state.line.held();
+            let person = match self.look {
+                // To ask after each of two hundred costs milliseconds, and two hundred may ask.
+                Look::Glance if !held => Some(Person::unknown()),
+                _ => self.meet(store, entry)?,
+            };
+            if let Some(person) = person {
+                places.push(place(store, &state, entry, held, person));
             }
         }
         let now = store.boot.now_ns();
@@ -234,7 +248,7 @@ fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person
 
 fn person(path: &Path, store: &Store, host: &str) -> Person {
     let record = File::open(path).ok().and_then(|file| life::read(&file, path).ok().flatten());
-    let Some(record) = record else { return Person { about: None, left: None, health: Health::Unknown } };
+    let Some(record) = record else { return Person::unknown() };
     let left = record.keep.left_ns(&store.boot).map(Duration::from_nanos);
     let health = match (&record.keep, &record.about) {
         (Kept::Process, Some(about)) if *about.host == *host => health(about.pid),

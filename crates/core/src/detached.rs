@@ -1,0 +1,116 @@
+//! A lock without a process: taken by one, renewed and released by whoever knows its id.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Look, Name, Result, Scope};
+
+/// A lock that was left held: a freeze over a weekend, a maintenance window, a job that spans several processes.
+///
+/// It lives for the ttl that its session was opened with, counted from [`leave`](Guard::leave) or the last
+/// [`renew`](Detached::renew); nobody renews it by itself. Its [id](Detached::id) is all that is needed to renew or
+/// release it, so keep it like a key: listings show a [`Tag`](crate::Tag) instead.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah_core::Result<()> {
+/// # use bramah_core::{Detached, Keep, Memory, Session};
+/// let store = Memory::new();
+/// let session = Session::builder(store.clone()).keep(Keep::Nobody).open().await?;
+/// let left = session.mutex("deploy/prod")?.lock().await?.leave().await?;
+/// drop(session);
+/// let again = Detached::new(store, left.name().clone(), left.id());
+/// again.renew().await?;
+/// assert!(again.release().await?);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Detached {
+    engine: Arc<dyn Engine>,
+    name: Name,
+    id: ClaimId,
+}
+
+impl Detached {
+    /// The lock that was left as `id`. Nothing is asked of the store yet.
+    pub fn new(engine: impl Into<Arc<dyn Engine>>, name: Name, id: ClaimId) -> Self {
+        Self { engine: engine.into(), name, id }
+    }
+
+    /// What gives power over it.
+    pub fn id(&self) -> ClaimId {
+        self.id
+    }
+
+    /// The lock.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Has it live for its ttl from now on, and says how long that is.
+    ///
+    /// # Errors
+    /// `Lost` when it is not held any more: it ran out, was released or broken. And what the engine says.
+    pub async fn renew(&self) -> Result<Duration> {
+        let claim = self.find().await?.ok_or_else(|| self.lost())?;
+        let ttl = claim.ttl;
+        let renewal = self.engine.renew(self.id.session, [claim].into()).await?;
+        if renewal.gone.contains(&self.id) {
+            return Err(self.lost());
+        }
+        if renewal.unknown.contains(&self.id) {
+            let why = format!("{}: the store did not say whether it was renewed; try again", self.name);
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        Ok(ttl)
+    }
+
+    /// Releases it. Whether it was still held.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn release(&self) -> Result<bool> {
+        let Some(claim) = self.find().await? else { return Ok(false) };
+        self.engine.withdraw(claim, Exit::Own).await?;
+        // What is left of the session ends with its ttl in any case.
+        let _ = self.engine.close(self.id.session).await;
+        Ok(true)
+    }
+
+    /// The claim, if it is held.
+    async fn find(&self) -> Result<Option<Arc<Claim>>> {
+        let survey = self.engine.survey(&Scope::Exact(self.name.clone()), Look::Once).await?;
+        let mut places = survey.lines.into_iter().flat_map(|line| line.places);
+        Ok(places.find(|place| place.is_held() && place.claim.id == self.id).map(|place| place.claim))
+    }
+
+    fn lost(&self) -> Error {
+        let why = format!("{} is not held by this handle: it ran out, or was released or broken", self.name);
+        Error::new(ErrorKind::Lost, why)
+    }
+}
+
+impl Guard {
+    /// Leaves the lock held when this process ends, for a ttl from now. Only in a session that nobody keeps
+    /// ([`Keep::Nobody`]).
+    ///
+    /// # Errors
+    /// `Unsupported` in a session that its process keeps, `Lost` when it is not held any more, and what the engine
+    /// says: then it is released.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lock.
+    pub async fn leave(self) -> Result<Detached> {
+        let (name, hold) = (self.name(), self.hold());
+        let (core, seat) = (hold.core(), hold.seat());
+        if core.opening.keep != Keep::Nobody {
+            let why = format!("{name}: its session ends with its process; open one that nobody keeps");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let left = Detached::new(core.engine.clone(), name, seat.id);
+        left.renew().await?;
+        if !self.is_held() {
+            return Err(hold.lost_error());
+        }
+        core.leave_behind(seat);
+        Ok(left)
+    }
+}
