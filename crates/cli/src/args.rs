@@ -1,96 +1,185 @@
 //! What can be typed.
 
-use std::{ffi::OsString, time::Duration};
+mod flags;
+mod words;
 
-use clap::{Args as Flags, Parser, Subcommand, builder::NonEmptyStringValueParser};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{
+    Args as Flags, CommandFactory, FromArgMatches, Parser, Subcommand, builder::NonEmptyStringValueParser,
+};
+
+pub(crate) use flags::{About, Busy, IfDown, Mode, OnLost, Shell, Supervision, Talk, Ttl};
 
 use crate::{exit::Failure, span};
 
-const EXAMPLES: &str = "\
-Examples:
-  bramah run deploy/prod -- ./deploy.sh         wait for the lock, run, release
-  bramah run cron/mail -n -- ./mail.sh          skip if it is busy: exit code 75
-  bramah run migrate -w 10m --reason \"rev 42\" -- ./migrate up
-  bramah ls                                     who holds what
-  bramah show deploy/prod                       who holds it, who waits, since when and why
-
-Environment:
-  BRAMAH_ENGINE    the store's URL, if --engine is not given; the place for passwords
-  BRAMAH_LOG       error, warn, info, debug or trace: the library's log on stderr
-
-Exit codes:
-  64 usage, unsupported or conflicting   65 corrupt store   69 store unreachable   74 cannot write
-  75 busy   77 denied   79 lost   126 cannot execute   127 not found   128+n ended by signal n
-  run: else the command's own.   show: 1 if nobody holds it or waits.";
-
-const RUN_EXAMPLES: &str = "\
-The command runs without a shell, in a process group of its own (in ours at the head of a pipeline on a terminal).
-stdin is passed on; SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded. Its environment has
-  BRAMAH_LOCK    the name             BRAMAH_ID      this hold, as listed by show
-  BRAMAH_FENCE   the fencing token: give it to what you write to, and let it refuse a smaller one than it has seen
-  BRAMAH_STORE   the store's URL without secrets
-  BRAMAH_TTL_MS  how long the store keeps the lock of a process that it does not hear of
-
-If the lock is lost while the command runs, its group gets SIGTERM, then SIGKILL, and bramah exits with 79.
-
-Examples:
-  bramah run deploy/prod --reason \"hotfix 1.4.2\" -- ./deploy.sh
-  bramah run cron/mail -n -- ./mail.sh || [ $? = 75 ]
-  bramah run backup -w 1h30m -- sh -c 'pg_dump shop > shop.sql'";
-
 /// Hold a lock while a command runs, and see who holds what.
 #[derive(Debug, Parser)]
-#[command(name = "bramah", version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 100)]
-#[command(arg_required_else_help = false, subcommand_required = true)]
+#[command(name = "bramah", version, after_help = words::EXAMPLES, disable_help_subcommand = true)]
+#[command(max_term_width = 100, subcommand_required = true, arg_required_else_help = false)]
 pub(crate) struct Args {
-    /// Where the locks live: file:///dir for the processes of one machine, memory: for trying things out.
-    /// [default: $BRAMAH_ENGINE, else files in your state directory]
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) engine: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+/// Which locks are meant.
+#[derive(Clone, Debug, Default, Flags)]
+pub(crate) struct Place {
+    /// Where the locks live: file:///dir for the processes of one machine, memory: for trying things out.
+    /// [default: $BRAMAH_ENGINE, else the profile's, else files in your state directory]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) engine: Option<String>,
+    /// A profile of the config file [default: $BRAMAH_PROFILE, else the file's own default]
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "engine")]
+    pub(crate) profile: Option<String>,
+    /// The config file [default: $BRAMAH_CONFIG, else ./bramah.toml, ~/.config/bramah/config.toml or
+    /// /etc/bramah/config.toml, the first that is there]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Put before every name: with shop, deploy means shop/deploy [default: $BRAMAH_NAMESPACE, else the config
+    /// file's]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Hold a lock while a command runs
     Run(Run),
+    /// Run a command while elected; campaign again when the leadership is lost
+    Elect(Elect),
+    /// Take a lock that outlives this process, for a ttl; prints its handle
+    Lock(Lock),
+    /// Give a lock taken with `lock` another ttl
+    Renew(Handled),
+    /// Release a lock taken with `lock`
+    Unlock(Handled),
     /// List the locks that are held or waited for
     Ls(Ls),
     /// Show one lock: its holders, the line behind them, its fence
     Show(Show),
+    /// Wait until nobody holds a lock
+    Wait(WaitFor),
+    /// Print what happens to locks, a line of JSON each
+    Watch(Watch),
+    /// End somebody else's hold, or put somebody out of the line
+    Break(Break),
+    /// Inside of a command run by bramah: is its lock still held, and for how long is that certain
+    Check(Check),
+    /// Try the store and say in words what it promises here
+    Doctor(Doctor),
+    /// Print completions for a shell
+    Completions(Completions),
+    /// Print the man page, or write all of them to a directory
+    Man(Man),
+    /// Print the version, and the stores of this build
+    Version(Version),
 }
 
 #[derive(Debug, Flags)]
-#[command(after_help = RUN_EXAMPLES, override_usage = "bramah run [OPTIONS] <NAME> -- <CMD>...")]
+#[command(after_help = words::RUN, override_usage = "bramah run [OPTIONS] <NAME> -- <CMD>...\n       \
+    bramah run [OPTIONS] <NAME> -c <STRING>\n       bramah run [OPTIONS] -l <NAME> -l <NAME>... -- <CMD>...")]
 pub(crate) struct Run {
     /// The lock, such as deploy/prod
+    #[arg(value_parser = NonEmptyStringValueParser::new(), required_unless_present = "locks")]
+    pub(crate) name: Option<String>,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+    /// One of several locks, to be held all at once; taken in the order of their names, so that nobody waits for
+    /// somebody who waits for them
+    #[arg(short = 'l', long = "lock", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) locks: Vec<String>,
+    #[command(flatten)]
+    pub(crate) shell: Shell,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
+    #[command(flatten)]
+    pub(crate) mode: Mode,
+    #[command(flatten)]
+    pub(crate) ttl: Ttl,
+    #[command(flatten)]
+    pub(crate) supervision: Supervision,
+    /// Hold the lock for at least so long from its grant on, also when the command ends sooner: against clocks of
+    /// several machines that start the same job at different times [default: 0]
+    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    pub(crate) min_hold: Option<Duration>,
+    /// Why, for those who wait
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) about: About,
+    /// When the store cannot be reached: fail (exit 69), wait until it can, or run without the lock
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    pub(crate) if_down: IfDown,
+    #[command(flatten)]
+    pub(crate) talk: Talk,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::ELECT, override_usage = "bramah elect [OPTIONS] <NAME> -- <CMD>...\n       \
+    bramah elect [OPTIONS] <NAME> -c <STRING>")]
+pub(crate) struct Elect {
+    /// The election, such as worker/billing
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: String,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
-    /// Do not wait: if it is busy, say who has it and exit with 75
-    #[arg(short = 'n', long = "try", conflicts_with = "wait")]
-    pub(crate) try_only: bool,
-    /// Wait for so long at the most (30s, 5m, 1h30m, 500ms, or seconds); 0 is -n [default: as long as it takes]
-    #[arg(short, long, value_name = "DUR", value_parser = span::read)]
-    pub(crate) wait: Option<Duration>,
-    /// How long the store keeps the lock of a process that it does not hear of; renewed every third of it
-    #[arg(long, value_name = "DUR", value_parser = span::read, default_value = "30s")]
-    pub(crate) ttl: Duration,
+    #[command(flatten)]
+    pub(crate) shell: Shell,
+    #[command(flatten)]
+    pub(crate) ttl: Ttl,
+    #[command(flatten)]
+    pub(crate) supervision: Supervision,
+    /// What the leader says of itself, such as an address; shown by `bramah show` [default: the owner]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) value: Option<String>,
+    #[command(flatten)]
+    pub(crate) about: About,
+    /// When the store cannot be reached: fail (exit 69), wait until it can, or run without being elected
+    #[arg(long, value_name = "WHAT", default_value = "wait")]
+    pub(crate) if_down: IfDown,
+    #[command(flatten)]
+    pub(crate) talk: Talk,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::LOCK)]
+pub(crate) struct Lock {
+    /// The lock, such as deploy/prod
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
+    #[command(flatten)]
+    pub(crate) mode: Mode,
+    #[command(flatten)]
+    pub(crate) ttl: Ttl,
     /// Why, for those who wait
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    pub(crate) reason: String,
-    /// At the end, write what happened as one line of JSON to stderr
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) about: About,
+    /// One JSON object instead of the bare handle
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say when the lock is had and when it is released
-    #[arg(short, long, conflicts_with = "quiet")]
-    pub(crate) verbose: bool,
     /// Do not say for whom we wait, or who has it when it is busy
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Flags)]
+pub(crate) struct Handled {
+    /// The lock, such as deploy/prod
+    pub(crate) name: String,
+    /// What `bramah lock` printed; - reads it from stdin [default: $BRAMAH_HANDLE]
+    #[arg(long, value_name = "HANDLE")]
+    pub(crate) handle: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Flags)]
@@ -103,12 +192,130 @@ pub(crate) struct Ls {
 }
 
 #[derive(Debug, Flags)]
+#[command(after_help = "Exit code 1 if nobody holds it or waits for it.")]
 pub(crate) struct Show {
     /// The lock, such as deploy/prod
     pub(crate) name: String,
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::WAIT)]
+pub(crate) struct WaitFor {
+    /// The lock, such as deploy/prod
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) busy: Busy,
+    /// Do not say for whom we wait
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::WATCH)]
+pub(crate) struct Watch {
+    /// Only this lock and those below it
+    pub(crate) prefix: Option<String>,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::BREAK)]
+pub(crate) struct Break {
+    /// The lock, such as deploy/prod
+    pub(crate) name: String,
+    /// Which hold or place in line, as listed by show: so a newer one cannot be hit by mistake
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: String,
+    /// Why: it is kept with the lock
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Who breaks it [default: user@host:pid]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) owner: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::CHECK)]
+pub(crate) struct Check {
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing: the exit code is the answer
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = "Exit code 1 if something is wrong with the store, as found.")]
+pub(crate) struct Doctor {
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Flags)]
+#[command(
+    after_help = "Example:\n  bramah completions bash > ~/.local/share/bash-completion/completions/bramah"
+)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = "Examples:\n  bramah man | man -l -\n  bramah man ~/.local/share/man/man1")]
+pub(crate) struct Man {
+    /// Where to write bramah.1, bramah-run.1 and so on [default: bramah.1 to stdout]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Flags)]
+pub(crate) struct Version {
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Args {
+    /// Reads the command line.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().collect();
+        let args = Self::command()
+            .try_get_matches_from(&words)
+            .and_then(|matches| Self::from_arg_matches(&matches))?;
+        match args.verb {
+            Verb::Run(run) if !run.locks.is_empty() => {
+                let verb = Verb::Run(run.without_name(&words)?);
+                Ok(Self { verb, ..args })
+            }
+            _ => Ok(args),
+        }
+    }
+}
+
+impl Run {
+    /// With -l there is no NAME: what was taken for it is the first word of the command. That has to stand after the
+    /// two dashes, so that a name can never be run by mistake.
+    fn without_name(mut self, words: &[OsString]) -> Result<Self, clap::Error> {
+        let refuse = |why: &str| Err(Args::command().error(clap::error::ErrorKind::ArgumentConflict, why));
+        let Some(name) = self.name.take() else { return Ok(self) };
+        let behind = words.iter().position(|word| word == "--").map(|at| words.len() - at - 1);
+        match behind {
+            None => refuse("with -l the command stands after two dashes: bramah run -l a -l b -- CMD"),
+            Some(behind) if behind != self.command.len() + 1 => refuse(&format!(
+                "\"{name}\" is neither behind -l nor behind the two dashes; with -l every name is given by -l"
+            )),
+            Some(_) => {
+                self.command.insert(0, name.into());
+                Ok(self)
+            }
+        }
+    }
 }
 
 /// What clap has to say: text that was asked for, or a refusal in one line.
@@ -136,10 +343,16 @@ fn scrub(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
-        Args::try_parse_from(line.split(' '))
+        Args::read(line.split(' ').map(Into::into))
+    }
+
+    fn run(line: &str) -> Run {
+        match parse(line).unwrap().verb {
+            Verb::Run(run) => run,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -150,12 +363,23 @@ mod tests {
     #[test]
     fn flags_before_the_command_are_ours_and_those_after_it_are_its_own() {
         for line in ["bramah run a -n -- ls -n --json", "bramah run -n a ls -n --json"] {
-            let Verb::Run(run) = parse(line).unwrap().verb else { panic!("not run") };
-            assert!(run.try_only && !run.json);
+            let run = run(line);
+            assert!(run.busy.try_only && !run.talk.json);
             assert_eq!(run.command, ["ls", "-n", "--json"]);
         }
         let args = parse("bramah run a --engine memory: -- b").unwrap();
-        assert_eq!(args.engine.as_deref(), Some("memory:"));
+        assert_eq!(args.place.engine.as_deref(), Some("memory:"));
+    }
+
+    #[test]
+    fn with_l_every_name_is_given_by_l_and_the_rest_is_the_command() {
+        let run = run("bramah run -l a -n -l b -- c d -- e");
+        assert_eq!((run.name, run.locks), (None, vec!["a".into(), "b".into()]));
+        assert_eq!(run.command, ["c", "d", "--", "e"]);
+        for line in ["bramah run -l a b c", "bramah run b -l a -- c", "bramah run -l a b -- c"] {
+            let said = refusal(&parse(line).unwrap_err()).unwrap_err();
+            assert!(format!("{said:?}").contains("-l"), "{said:?}");
+        }
     }
 
     #[test]
@@ -163,11 +387,19 @@ mod tests {
         for line in [
             "bramah",
             "bramah run",
-            "bramah run a",
             "bramah rum a",
             "bramah run a -w soon -- b",
             "bramah run a -n -w 3 -- b",
             "bramah run a --frob -- b",
+            "bramah run a -s --slots 2 -- b",
+            "bramah run a --slots 0 -- b",
+            "bramah run a -E 256 -- b",
+            "bramah run a --on-lost shrug -- b",
+            "bramah run a --on-lost signal:NOPE -- b",
+            "bramah run a --label x -- b",
+            "bramah run a -c b -- c",
+            "bramah elect a -n -- b",
+            "bramah break a --id h1",
             "bramah redis://u:hush@h",
             "bramah ls a redis://u:hush@h",
         ] {

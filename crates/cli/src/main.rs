@@ -5,6 +5,7 @@
 mod args;
 mod child;
 mod cmd;
+mod env;
 mod exit;
 mod holder;
 mod json;
@@ -12,22 +13,22 @@ mod plan;
 #[cfg(test)]
 mod sample;
 mod say;
+mod settings;
 mod signals;
 mod span;
 mod store;
 mod table;
+mod take;
 mod terminal;
 mod waiter;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::{
     args::Args,
+    env::Env,
     exit::{Exit, Failure},
     plan::Plan,
-    store::Env,
 };
 
 fn main() -> ExitCode {
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn start() -> Result<Exit, Failure> {
-    let args = match Args::try_parse() {
+    let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => {
             say::emit(&args::refusal(&error)?)?;

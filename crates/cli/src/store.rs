@@ -1,38 +1,21 @@
 //! Which store is meant. Pure text.
 
-use std::path::PathBuf;
-
-use crate::exit::Failure;
+use crate::{env::Env, exit::Failure};
 
 /// A store by its URL, which may have a password in it: it is shown by [`shown`](Store::shown) only.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Store {
     url: String,
+    origin: Origin,
 }
 
-/// What the environment says about stores and places.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Env {
-    /// `BRAMAH_ENGINE`
-    pub(crate) engine: Option<String>,
-    /// `XDG_STATE_HOME`
-    pub(crate) state: Option<PathBuf>,
-    /// `HOME`
-    pub(crate) home: Option<PathBuf>,
-}
-
-impl Env {
-    /// The environment of this process. A variable that is empty counts as not set.
-    pub(crate) fn real() -> Result<Self, Failure> {
-        let get = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty());
-        let engine = get("BRAMAH_ENGINE")
-            .map(|url| url.into_string().map_err(|_| Failure::usage("BRAMAH_ENGINE is not text in UTF-8")));
-        Ok(Self {
-            engine: engine.transpose()?,
-            state: get("XDG_STATE_HOME").map(PathBuf::from),
-            home: get("HOME").map(PathBuf::from),
-        })
-    }
+/// Where the URL comes from: so a command that runs under a lock finds the same store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    /// From --engine, or the default: it has no secrets.
+    Plain,
+    /// From `BRAMAH_ENGINE`.
+    Environment,
 }
 
 impl Store {
@@ -45,10 +28,10 @@ impl Store {
                      list; give the URL in the environment instead: BRAMAH_ENGINE",
                 ));
             }
-            return Ok(Self { url });
+            return Ok(Self { url, origin: Origin::Plain });
         }
         if let Some(url) = env.engine.clone() {
-            return Ok(Self { url });
+            return Ok(Self { url, origin: Origin::Environment });
         }
         // A relative XDG_STATE_HOME is to be ignored, says its specification.
         let state = env.state.clone().filter(|dir| dir.is_absolute());
@@ -63,7 +46,21 @@ impl Store {
         let dir = dir.to_str().ok_or_else(|| {
             Failure::usage("the state directory is not text in UTF-8; give --engine, such as file:///dir")
         })?;
-        Ok(Self { url: format!("file://{}", encode(dir)) })
+        Ok(Self { url: format!("file://{}", encode(dir)), origin: Origin::Plain })
+    }
+
+    /// What a command that runs under a lock needs in its environment to reach the same store, beside what it
+    /// inherits: variables to set, or to take out. Nothing that was secret appears in it.
+    pub(crate) fn pass_on(&self) -> Vec<(&'static str, Option<String>)> {
+        match self.origin {
+            Origin::Plain => vec![("BRAMAH_ENGINE", Some(self.url.clone()))],
+            Origin::Environment => Vec::new(),
+        }
+    }
+
+    /// Whether it ends with this process.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.url.starts_with("memory:")
     }
 
     /// The whole URL, for the engine.
@@ -108,7 +105,12 @@ mod tests {
     use super::*;
 
     fn env(engine: Option<&str>, state: Option<&str>, home: Option<&str>) -> Env {
-        Env { engine: engine.map(Into::into), state: state.map(Into::into), home: home.map(Into::into) }
+        Env {
+            engine: engine.map(Into::into),
+            state: state.map(Into::into),
+            home: home.map(Into::into),
+            ..Env::default()
+        }
     }
 
     #[test]

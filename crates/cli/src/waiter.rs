@@ -1,46 +1,111 @@
 //! What somebody who waits is told meanwhile.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    io::{IsTerminal, Write, stderr},
+    time::Duration,
+};
 
-use bramah::{Clock, Name, Session};
+use bramah::{Clock, LineView, Name, Session};
 
-use crate::{holder, plan::Talk, say::say};
+use crate::{
+    holder,
+    plan::Talk,
+    say::{clean, say},
+    span,
+};
 
 /// When the first line comes, the second, and all others.
 const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 
-/// Tells every now and then who has the lock and how far we are; at once when its holder is found stopped. Never
-/// ends; dropped when the wait is over.
-pub(crate) async fn tell(session: &Session, name: &Name, talk: Talk) -> Infallible {
+/// Tells who has the lock and how far we are: on a terminal in one line that is kept up to date, else every now and
+/// then; at once when its holder is found stopped. Never ends; dropped when the wait is over.
+pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infallible {
     if talk == Talk::Little {
         return std::future::pending().await;
     }
     let clock = Clock::boot();
+    let started = clock.now();
+    let mut board = Board::new();
     let mut pauses = PAUSES.into_iter();
     let mut pause = move || pauses.next().unwrap_or(PAUSES[2]);
-    let mut due = clock.now() + pause();
+    let mut due = started + pause();
     let mut look = due;
     let mut was_stopped = false;
     loop {
         clock.sleep_until(look).await;
-        // A store that does not answer is the business of whoever acquires.
-        let line = session.inspect(name).await.ok().flatten();
+        let found = waited_for(session, names).await;
         let now = clock.now();
-        let stopped = line.as_ref().is_some_and(|line| holder::trouble(line).is_some());
-        let told = line.as_ref().and_then(|line| holder::ahead(line, session.id()));
-        if let Some(words) = told.filter(|_| now >= due || (stopped && !was_stopped)) {
-            say(&format!("waiting for {name}: {words}"));
+        let stopped = found.as_ref().is_some_and(|(_, line)| holder::trouble(line).is_some());
+        let words = found.as_ref().and_then(|(name, line)| {
+            Some(format!("waiting for {name}: {}", holder::ahead(line, session.id())?))
+        });
+        if let Some(words) = words {
+            if board.is_terminal() {
+                board.draw(&format!("{words} ({} so far)", span::write(now.since(started))));
+            } else if now >= due || (stopped && !was_stopped) {
+                say(&words);
+            }
         }
         if now >= due {
             due = now + pause();
         }
         was_stopped = stopped;
-        let place = line.and_then(|line| holder::place(&line, session.id())).unwrap_or(1);
-        look = due.min(now + rhythm(place));
+        let place = found.and_then(|(_, line)| holder::place(&line, session.id())).unwrap_or(1);
+        look = if board.is_terminal() { now + rhythm(place) / 2 } else { due.min(now + rhythm(place)) };
     }
+}
+
+/// The lock that we stand in line for, of several the first. A store that does not answer is the business of whoever
+/// acquires.
+async fn waited_for<'a>(session: &Session, names: &'a [Name]) -> Option<(&'a Name, LineView)> {
+    let mut other = None;
+    for name in names {
+        let Ok(Some(line)) = session.glance(name).await else { continue };
+        if holder::place(&line, session.id()).is_some() {
+            return Some((name, line));
+        }
+        let others = line.holders().any(|place| place.claim.id.session != session.id());
+        other = other.or(others.then_some((name, line)));
+    }
+    // A store without a line: the first that somebody else has.
+    other
 }
 
 /// How often to look: those at the front often, and a long line together only a few times a second.
 fn rhythm(place: usize) -> Duration {
     PAUSES[0] * u32::try_from(place.clamp(1, 30)).unwrap_or(30)
+}
+
+/// A line of stderr that can be written over, if that is a terminal.
+struct Board {
+    terminal: bool,
+    drawn: bool,
+}
+
+impl Board {
+    fn new() -> Self {
+        Self { terminal: stderr().is_terminal(), drawn: false }
+    }
+
+    fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    fn draw(&mut self, words: &str) {
+        let width = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(80, |size| size.ws_col);
+        let text: String =
+            format!("bramah: {}", clean(words)).chars().take(usize::from(width.max(20)) - 1).collect();
+        // The rest of an older line is wiped out.
+        let _ = stderr().write_all(format!("\r{text}\u{1b}[K").as_bytes());
+        self.drawn = true;
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if self.drawn {
+            let _ = stderr().write_all(b"\r\x1b[K");
+        }
+    }
 }

@@ -117,6 +117,11 @@ impl Guards {
         self.guards.iter()
     }
 
+    /// Each guard by itself, in the order of the names.
+    pub fn into_vec(mut self) -> Vec<Guard> {
+        std::mem::take(&mut self.guards)
+    }
+
     /// Whether all are held.
     pub fn is_held(&self) -> bool {
         self.guards.iter().all(Guard::is_held)

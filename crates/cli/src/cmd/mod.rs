@@ -1,8 +1,17 @@
 //! The verbs, a file each.
 
+mod break_hold;
+mod check;
+mod completions;
+mod detached;
+mod doctor;
 mod ls;
+mod man;
 mod run;
 mod show;
+mod version;
+mod wait;
+mod watch;
 
 use std::time::Duration;
 
@@ -10,7 +19,7 @@ use bramah::{Look, Scope, Session, SessionBuilder, Survey};
 
 use crate::{
     exit::{Exit, Failure},
-    plan::{Plan, Task},
+    plan::{Errand, Plan, Task},
     store::Store,
 };
 
@@ -20,17 +29,44 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 /// Does what was planned.
 pub(crate) async fn execute(plan: Plan) -> Exit {
-    let Plan { store, task } = plan;
-    let done = match task {
-        Task::Run(run) => return run::run(&run, &store).await,
-        Task::Ls { scope, form } => ls::ls(&store, &scope, form).await,
-        Task::Show { name, form } => show::show(&store, &name, form).await,
+    let done = match plan {
+        Plan::On(store, task) => on(&store, task).await,
+        Plan::Here(errand) => here(errand).await,
     };
     done.unwrap_or_else(Failure::tell)
 }
 
+async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
+    match task {
+        Task::Run(run) => Ok(run::run(&run, store).await),
+        Task::Elect(run) => Ok(run::elect(&run, store).await),
+        Task::Lock(lock) => detached::lock(store, &lock).await,
+        Task::Renew { name, handle, form } => detached::renew(store, name, handle, form).await,
+        Task::Unlock { name, handle, form } => detached::unlock(store, name, handle, form).await,
+        Task::Ls { scope, form } => ls::ls(store, &scope, form).await,
+        Task::Show { name, form } => show::show(store, &name, form).await,
+        Task::Wait { name, patience, busy_code, talk } => {
+            wait::wait(store, &name, patience, busy_code, talk).await
+        }
+        Task::Watch { scope } => watch::watch(store, &scope).await,
+        Task::Break { name, tag, reason, owner, form } => {
+            break_hold::break_hold(store, &name, tag, &reason, owner, form).await
+        }
+        Task::Doctor { form } => doctor::doctor(store, form).await,
+    }
+}
+
+async fn here(errand: Errand) -> Result<Exit, Failure> {
+    match errand {
+        Errand::Check { form, talk } => check::check(form, talk).await,
+        Errand::Completions(shell) => completions::completions(shell),
+        Errand::Man(dir) => man::man(dir.as_deref()),
+        Errand::Version(form) => version::version(form),
+    }
+}
+
 /// A session to be opened on the store.
-async fn session(store: &Store) -> Result<SessionBuilder, Failure> {
+pub(crate) async fn session(store: &Store) -> Result<SessionBuilder, Failure> {
     Ok(Session::builder(bramah::engine(store.url()).await?).store(store.shown()))
 }
 

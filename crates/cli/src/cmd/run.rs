@@ -2,20 +2,20 @@
 
 use std::{process::Command, time::Duration};
 
-use bramah::{Clock, ErrorKind, Guard, Moment, Release, Session};
+use bramah::{Clock, Guards, Keep, Moment, Release, Session};
 use rustix::process::Signal;
 
 use crate::{
     child::{Child, Stopped},
     cmd,
     exit::{Exit, Failure},
-    holder, json,
-    plan::{Patience, Run, Talk},
+    json,
+    plan::{Run, Talk},
     say::{report, say},
     signals::Signals,
     span,
     store::Store,
-    waiter,
+    take,
 };
 
 /// The longest time between SIGTERM and SIGKILL when the lock is lost. Somebody else may hold it already.
@@ -28,6 +28,10 @@ pub(crate) async fn run(plan: &Run, store: &Store) -> Exit {
         report(&json::to_line(&course.outcome(exit)));
     }
     exit
+}
+
+pub(crate) async fn elect(plan: &Run, store: &Store) -> Exit {
+    run(plan, store).await
 }
 
 /// One run on its way, with what there will be to report of it.
@@ -53,7 +57,7 @@ impl<'a> Course<'a> {
         let mut signals = Signals::listen().map_err(|error| {
             Failure::new(Exit::Unreachable, format!("cannot listen for signals: {error}"))
         })?;
-        let opening = async { Ok(cmd::session(store).await?.ttl(self.plan.ttl).open().await?) };
+        let opening = async { take::open(store, &self.plan.want, Keep::Process).await };
         let session = unless_told(&mut signals, opening).await?;
         let exit = self.hold(&session, &mut signals).await;
         // A place in line, or a lock that could not be released before, goes with the session.
@@ -66,40 +70,23 @@ impl<'a> Course<'a> {
             return Ok(self.busy(session).await);
         };
         self.granted = Some(self.clock.now());
-        self.fence = guard.fence().map(bramah::Fence::get);
+        self.fence = guard.iter().find_map(|guard| guard.fence()).map(bramah::Fence::get);
         if self.plan.talk == Talk::Much {
             let fence = self.fence.map(|fence| format!(", fence {fence}")).unwrap_or_default();
-            say(&format!("{} is ours after {}{fence}", self.plan.name, span::write(self.waited())));
+            say(&format!("{} is ours after {}{fence}", self.plan.title(), span::write(self.waited())));
         }
         let exit = self.supervise(session, &guard, signals).await;
         self.release(guard, exit?).await
     }
 
-    /// `None` is busy.
-    async fn acquire(&self, session: &Session) -> Result<Option<Guard>, Failure> {
-        let lock = session.mutex(&self.plan.name)?.reason(&self.plan.reason);
-        let waiting = async {
-            match self.plan.patience {
-                Patience::None => lock.try_lock().await,
-                Patience::For(wait) => lock.lock_within(wait).await.map(Some),
-                Patience::Forever => lock.lock().await.map(Some),
-            }
-        };
-        let got = tokio::select! {
-            biased;
-            got = waiting => got,
-            never = waiter::tell(session, &self.plan.name, self.plan.talk) => match never {},
-        };
-        match got {
-            Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
-            got => Ok(got?),
-        }
+    async fn acquire(&self, session: &Session) -> Result<Option<Guards>, Failure> {
+        take::refuse_own(session, &self.plan.want.names, &self.plan.inside).await?;
+        take::take(session, &self.plan.want, self.plan.patience, self.plan.talk).await
     }
 
     async fn busy(&self, session: &Session) -> Exit {
         if self.plan.talk > Talk::Little {
-            let line = session.inspect(&self.plan.name).await.ok().flatten();
-            say(&format!("{} {}", self.plan.name, holder::busy(line.as_ref(), session.id())));
+            take::tell_busy(session, &self.plan.want).await;
         }
         Exit::Busy
     }
@@ -108,7 +95,7 @@ impl<'a> Course<'a> {
     async fn supervise(
         &mut self,
         session: &Session,
-        guard: &Guard,
+        guard: &Guards,
         signals: &mut Signals,
     ) -> Result<Exit, Failure> {
         let mut child = Child::spawn(&mut self.command(session, guard))?;
@@ -131,19 +118,22 @@ impl<'a> Course<'a> {
         }
     }
 
-    async fn release(&mut self, guard: Guard, exit: Exit) -> Result<Exit, Failure> {
+    async fn release(&mut self, guard: Guards, exit: Exit) -> Result<Exit, Failure> {
         self.ended = Some(self.clock.now());
-        match guard.release().await {
+        match guard.release().await[0] {
             // It ran out behind our back, and the command ended before we looked: it was not protected to its end.
             Release::AlreadyLost if exit != Exit::Lost => {
                 self.tell_loss(Stopped::ByItself);
                 return Ok(Exit::Lost);
             }
             Release::Unknown => {
-                say(&format!("{}: the release was not confirmed; it is free after its ttl", self.plan.name));
+                say(&format!(
+                    "{}: the release was not confirmed; it is free after its ttl",
+                    self.plan.title()
+                ));
             }
             Release::Released if self.plan.talk == Talk::Much => {
-                say(&format!("{} is released after {}", self.plan.name, span::write(self.held())));
+                say(&format!("{} is released after {}", self.plan.title(), span::write(self.held())));
             }
             _ => {}
         }
@@ -157,19 +147,19 @@ impl<'a> Course<'a> {
             Stopped::Killed => "the command was ended with SIGKILL",
         };
         let held = span::write(self.held());
-        say(&format!("{} was lost after {held}: {what}; somebody else may hold it now", self.plan.name));
+        say(&format!("{} was lost after {held}: {what}; somebody else may hold it now", self.plan.title()));
     }
 
     /// No shell, and what we add comes after what was inherited: a run inside a run sees its own.
-    fn command(&self, session: &Session, guard: &Guard) -> Command {
+    fn command(&self, session: &Session, guard: &Guards) -> Command {
         let mut command = Command::new(&self.plan.program);
         command
             .args(&self.plan.arguments)
-            .env("BRAMAH_LOCK", self.plan.name.as_str())
-            .env("BRAMAH_ID", guard.tag().to_string())
+            .env("BRAMAH_LOCK", self.plan.want.names[0].as_str())
+            .env("BRAMAH_ID", guard.iter().map(|g| g.tag().to_string()).collect::<Vec<_>>().join(","))
             .env("BRAMAH_STORE", session.store())
             .env("BRAMAH_TTL_MS", span::ms(ttl(self.plan, session)).to_string());
-        match guard.fence() {
+        match guard.iter().find_map(|guard| guard.fence()) {
             Some(fence) => command.env("BRAMAH_FENCE", fence.to_string()),
             None => command.env_remove("BRAMAH_FENCE"),
         };
@@ -188,7 +178,7 @@ impl<'a> Course<'a> {
     fn outcome(&self, exit: Exit) -> json::Outcome<'_> {
         json::Outcome {
             v: 1,
-            name: self.plan.name.as_str(),
+            name: self.plan.want.names[0].as_str(),
             outcome: if self.child == Some(exit) { "ran" } else { exit.word() },
             exit: exit.code(),
             fence: self.fence,
@@ -214,5 +204,5 @@ async fn unless_told<T>(
 
 /// The ttl granted, or the one asked for where the store needs none.
 fn ttl(plan: &Run, session: &Session) -> Duration {
-    session.ttl().min(plan.ttl)
+    session.ttl().min(plan.want.ttl)
 }

@@ -4,13 +4,24 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
 
+mod breaking;
 mod busy;
 mod command;
+mod config;
 mod counting;
+mod detached;
+mod doctor;
+mod guardian;
 mod listing;
 mod loss;
+mod manual;
+mod modes;
+mod nesting;
 mod output;
+mod recipes;
 mod support;
 mod terminal;
 mod usage;
+mod wait_for;
 mod waiting;
+mod watch;

@@ -74,11 +74,35 @@ impl Drop for Lab {
     }
 }
 
+/// What would change what the command does.
+const NOT_INHERITED: [&str; 20] = [
+    "BRAMAH_ENGINE",
+    "BRAMAH_PROFILE",
+    "BRAMAH_CONFIG",
+    "BRAMAH_NAMESPACE",
+    "BRAMAH_TTL",
+    "BRAMAH_WAIT",
+    "BRAMAH_HANDLE",
+    "BRAMAH_HELD",
+    "BRAMAH_SOCKET",
+    "BRAMAH_LOG",
+    "BRAMAH_FENCE",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "HOME",
+    "CI_JOB_URL",
+    "BUILD_URL",
+    "GITHUB_RUN_ID",
+    "GITHUB_SERVER_URL",
+    "GITHUB_REPOSITORY",
+    "BRAMAH_STORE",
+];
+
 /// `bramah` with an environment that says nothing of stores.
 pub(crate) fn bramah(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bramah"));
     command.args(args).stdin(Stdio::null()).env("USER", "ana");
-    for key in ["BRAMAH_ENGINE", "BRAMAH_LOG", "BRAMAH_FENCE", "XDG_STATE_HOME", "HOME"] {
+    for key in NOT_INHERITED {
         command.env_remove(key);
     }
     command

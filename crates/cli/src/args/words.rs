@@ -1,0 +1,85 @@
+//! What stands below the flags in help texts.
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  bramah run deploy/prod -- ./deploy.sh         wait for the lock, run, release
+  bramah run cron/mail -n -E 0 -- ./mail.sh     skip it if another has it
+  bramah run migrate -w 10m --reason \"rev 42\" -- ./migrate up
+  bramah elect worker/billing -- ./worker       run while elected
+  bramah run report/pdf --slots 3 -- ./render   three at a time
+  bramah lock deploy/prod --ttl 4h --reason \"freeze, ask ana\"
+  bramah ls                                     who holds what
+  bramah show deploy/prod                       who holds it, who waits, since when and why
+
+Environment:
+  BRAMAH_ENGINE      the store's URL, if --engine is not given; a place for passwords
+  BRAMAH_PROFILE     a profile of the config file, if --profile is not given
+  BRAMAH_CONFIG      the config file, if --config is not given
+  BRAMAH_NAMESPACE   put before every name, if --namespace is not given
+  BRAMAH_TTL         a ttl, if --ttl is not given
+  BRAMAH_WAIT        how long to wait, if neither -n nor -w is given
+  BRAMAH_HANDLE      a handle for renew and unlock, if --handle is not given
+  BRAMAH_LOG         error, warn, info, debug or trace: the library's log on stderr
+
+Exit codes:
+  64 usage, unsupported or conflicting   65 corrupt store   69 store unreachable   74 cannot write
+  75 busy   77 denied   79 lost   124 over time   126 cannot execute   127 not found
+  128+n ended by signal n
+  run, elect: else the command's own.   Questions: 0 yes, 1 no.";
+
+pub(super) const RUN: &str = "\
+The command runs without a shell, in a process group of its own (in ours at the head of a pipeline on a terminal).
+stdin is passed on; SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are forwarded. Its environment has
+  BRAMAH_LOCK    the name             BRAMAH_ID      this hold, as listed by show
+  BRAMAH_FENCE   the fencing token: give it to what you write to, and let it refuse a smaller one than it has seen
+  BRAMAH_OWNER   who we say we are    BRAMAH_STORE   the store's URL without secrets
+  BRAMAH_TTL_MS  how long the store keeps the lock of a process that it does not hear of
+  BRAMAH_SOCKET  where `bramah check` asks
+With several locks the names, ids and fences stand in the order of the names, parted by commas.
+
+If the lock runs out while the command runs, its whole group gets SIGTERM and then SIGKILL, before the store may hand
+the lock on, and bramah exits with 79. If bramah itself is killed or frozen, a guardian process does the same.
+
+Examples:
+  bramah run deploy/prod --reason \"hotfix 1.4.2\" -- ./deploy.sh
+  bramah run cron/mail -n -E 0 --min-hold 50s --max-run 10m -- ./mail.sh
+  bramah run backup -w 1h30m -c 'pg_dump shop > shop.sql'
+  bramah run -l account/7 -l account/9 -- ./transfer 7 9";
+
+pub(super) const ELECT: &str = "\
+Campaigns for as long as it takes, runs the command while it leads, ends it when the leadership is lost, and campaigns
+again. When the command ends by itself, its exit code is ours. The command's environment is that of `bramah run`.
+
+Example:
+  bramah elect worker/billing --ttl 15s --value 10.0.0.7:8080 -- ./billing-worker";
+
+pub(super) const LOCK: &str = "\
+The handle is printed to stdout and gives power over the lock: whoever has it can renew and unlock. Nothing renews the
+lock by itself: it ends after its ttl. Stores that tie a lock to a living process refuse this.
+
+Example:
+  handle=$(bramah lock deploy/prod --ttl 4h --reason \"freeze: failover, ask ana\")
+  bramah unlock deploy/prod --handle \"$handle\"";
+
+pub(super) const WAIT: &str = "\
+Exits with 0 when nobody holds it, with 75 when the time is up. Nothing is taken: somebody else may be quicker.
+
+Example:
+  bramah wait deploy/prod -w 10m && echo \"the deploy is over\"";
+
+pub(super) const WATCH: &str = "\
+First what is held and who waits now (event \"held\", \"waiting\"), then what happens: acquired, released, expired,
+broken, waiting, gave_up. Ends with the first signal, or when nobody reads. Changes that follow each other faster than
+they can be looked at may be seen as one.";
+
+pub(super) const BREAK: &str = "\
+The lock goes to the next in line at once, and the fence rises: what the old holder still writes is refused by whatever
+checks fences. The old holder learns with its next renewal (a third of its ttl). Exit code 1 if there is no such hold.
+
+Example:
+  bramah show deploy/prod      # says h3f09a4c2b1d7
+  bramah break deploy/prod --id h3f09a4c2b1d7 --reason \"ci-7 was taken down\"";
+
+pub(super) const CHECK: &str = "\
+Prints for how many milliseconds the lock is certain to be held without another renewal, or that this does not depend on
+time. Exit code 0 if it is held, 1 if not, 64 outside of a command run by bramah.";

@@ -1,0 +1,86 @@
+//! What the environment says.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use bramah::Tag;
+
+use crate::{exit::Failure, span};
+
+/// The environment as far as it matters here. A variable that is empty counts as not set.
+#[derive(Clone, Default)]
+pub(crate) struct Env {
+    /// `BRAMAH_ENGINE`, which may have a password in it.
+    pub(crate) engine: Option<String>,
+    /// `BRAMAH_PROFILE`
+    pub(crate) profile: Option<String>,
+    /// `BRAMAH_CONFIG`
+    pub(crate) config: Option<PathBuf>,
+    /// `BRAMAH_NAMESPACE`
+    pub(crate) namespace: Option<String>,
+    /// `BRAMAH_TTL`
+    pub(crate) ttl: Option<Duration>,
+    /// `BRAMAH_WAIT`
+    pub(crate) wait: Option<Duration>,
+    /// `BRAMAH_HANDLE`, which is a key.
+    pub(crate) handle: Option<String>,
+    /// `BRAMAH_HELD`: the holds of the runs that we are inside of.
+    pub(crate) inside: Vec<Tag>,
+    /// The URL of the CI job.
+    pub(crate) job: Option<String>,
+    /// `XDG_STATE_HOME`
+    pub(crate) state: Option<PathBuf>,
+    /// `XDG_CONFIG_HOME`
+    pub(crate) config_home: Option<PathBuf>,
+    /// `HOME`
+    pub(crate) home: Option<PathBuf>,
+    /// Where we are.
+    pub(crate) here: Option<PathBuf>,
+}
+
+impl Env {
+    /// The environment of this process.
+    pub(crate) fn real() -> Result<Self, Failure> {
+        let env = Self::of(|key| std::env::var_os(key))?;
+        Ok(Self { here: std::env::current_dir().ok(), ..env })
+    }
+
+    fn of(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, Failure> {
+        let get = |key: &str| get(key).filter(|value| !value.is_empty());
+        let text = |key: &str| {
+            let value = get(key).map(|value| value.into_string());
+            value.transpose().map_err(|_| Failure::usage(format!("{key} is not text in UTF-8")))
+        };
+        let time = |key: &str| {
+            let span = text(key)?.map(|value| span::read(&value));
+            span.transpose().map_err(|why| Failure::usage(format!("{key}: {why}")))
+        };
+        let path = |key: &str| get(key).map(PathBuf::from);
+        // What a foreign hand wrote there is no hold of ours.
+        let inside = text("BRAMAH_HELD")?.unwrap_or_default();
+        Ok(Self {
+            engine: text("BRAMAH_ENGINE")?,
+            profile: text("BRAMAH_PROFILE")?,
+            config: path("BRAMAH_CONFIG"),
+            namespace: text("BRAMAH_NAMESPACE")?,
+            ttl: time("BRAMAH_TTL")?,
+            wait: time("BRAMAH_WAIT")?,
+            handle: text("BRAMAH_HANDLE")?,
+            inside: inside.split(',').filter_map(|tag| tag.parse().ok()).collect(),
+            job: job(&text),
+            state: path("XDG_STATE_HOME"),
+            config_home: path("XDG_CONFIG_HOME"),
+            home: path("HOME"),
+            here: None,
+        })
+    }
+}
+
+/// GitLab, Jenkins and GitHub say where a job is to be seen.
+fn job(text: &impl Fn(&str) -> Result<Option<String>, Failure>) -> Option<String> {
+    let get = |key: &str| text(key).ok().flatten();
+    let github = || {
+        let (server, repository) = (get("GITHUB_SERVER_URL")?, get("GITHUB_REPOSITORY")?);
+        Some(format!("{server}/{repository}/actions/runs/{}", get("GITHUB_RUN_ID")?))
+    };
+    get("CI_JOB_URL").or_else(|| get("BUILD_URL")).or_else(github)
+}

@@ -1,0 +1,135 @@
+//! Taking what is wanted: as the flags say, however others use the name, and telling who has it meanwhile.
+
+use std::collections::HashMap;
+
+use bramah::{Clock, ErrorKind, Guards, Keep, Lock, Moment, Name, Session, Tag, all, line::WHOLE};
+
+use crate::{
+    cmd,
+    exit::{Exit, Failure},
+    holder,
+    plan::{Mode, Patience, Talk, Want},
+    say::say,
+    store::Store,
+    waiter,
+};
+
+/// How often the use of a name may change under our hands before we say so.
+const TRIES: usize = 100;
+
+/// Opens a session for what is wanted.
+pub(crate) async fn open(store: &Store, want: &Want, keep: Keep) -> Result<Session, Failure> {
+    let mut builder = cmd::session(store).await?.ttl(want.ttl).keep(keep);
+    if let Some(owner) = &want.owner {
+        builder = builder.owner(owner);
+    }
+    for (key, value) in &want.labels {
+        builder = builder.label(key, value);
+    }
+    Ok(builder.open().await?)
+}
+
+/// Takes all of it, or nothing: `None` is busy. Says meanwhile for whom we wait.
+pub(crate) async fn take(
+    session: &Session,
+    want: &Want,
+    patience: Patience,
+    talk: Talk,
+) -> Result<Option<Guards>, Failure> {
+    let until = match patience {
+        Patience::None => None,
+        Patience::For(wait) => Some(Clock::boot().now() + wait),
+        Patience::Forever => Some(Moment::NEVER),
+    };
+    tokio::select! {
+        biased;
+        got = insist(session, want, until) => got,
+        never = waiter::tell(session, &want.names, talk) => match never {},
+    }
+}
+
+/// A lock that others share, and one that they do not, are two kinds of line; flock's users need not know. Where a
+/// name is in use as the other kind, it is taken as that one, the strong way: who wanted to share waits its turn.
+async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result<Option<Guards>, Failure> {
+    let clock = Clock::boot();
+    let mut in_use = HashMap::new();
+    for _ in 0..TRIES {
+        let locks = want.names.iter().map(|name| {
+            let lock = face(session, name, want.mode, in_use.get(name).copied())?;
+            Ok(lock.reason(&want.reason))
+        });
+        let locks = all(locks.collect::<Result<Vec<Lock>, Failure>>()?);
+        let got = match until {
+            None => locks.try_lock().await,
+            Some(Moment::NEVER) => locks.lock().await.map(Some),
+            Some(until) => locks.lock_within(until.since(clock.now())).await.map(Some),
+        };
+        match got {
+            Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let found = uses(session, want).await?;
+                // Free meanwhile is a change as well; slots are not to be had otherwise than as they are.
+                if matches!(want.mode, Mode::Slots(_)) || (found == in_use && !found.is_empty()) {
+                    return Err(error.into());
+                }
+                in_use = found;
+            }
+            got => return Ok(got?),
+        }
+    }
+    Err(Failure::new(Exit::Busy, format!("{}: others keep changing how it is used", want.title())))
+}
+
+/// The capacities of the lines that somebody stands in.
+async fn uses(session: &Session, want: &Want) -> Result<HashMap<Name, u32>, Failure> {
+    let mut found = HashMap::new();
+    for name in &want.names {
+        if let Some(line) = session.glance(name).await?.filter(|line| !line.places.is_empty()) {
+            found.insert(name.clone(), line.capacity);
+        }
+    }
+    Ok(found)
+}
+
+fn face(session: &Session, name: &Name, mode: Mode, in_use: Option<u32>) -> Result<Lock, Failure> {
+    let shared = in_use == Some(WHOLE);
+    let single = in_use == Some(1);
+    Ok(match mode {
+        Mode::Slots(slots) => session.semaphore(name, slots)?.permits(1),
+        Mode::Mutex if !shared => session.mutex(name)?.into(),
+        Mode::Read | Mode::Write if single => session.mutex(name)?.into(),
+        Mode::Mutex | Mode::Write => session.rwlock(name)?.write(),
+        Mode::Read => session.rwlock(name)?.read(),
+    })
+}
+
+/// Says who has it.
+pub(crate) async fn tell_busy(session: &Session, want: &Want) {
+    for name in &want.names {
+        let line = session.inspect(name).await.ok().flatten();
+        // Of several, the first that somebody has; if all are free by now, the first.
+        let held = line.as_ref().is_some_and(|line| line.holders().next().is_some());
+        if held || want.names.len() == 1 {
+            return say(&format!("{name} {}", holder::busy(line.as_ref(), session.id())));
+        }
+    }
+    say(&format!("{} was busy, and is free now", want.title()));
+}
+
+/// Refuses what the run around us holds: we would wait for it, and it waits for us.
+pub(crate) async fn refuse_own(session: &Session, names: &[Name], inside: &[Tag]) -> Result<(), Failure> {
+    if inside.is_empty() {
+        return Ok(());
+    }
+    for name in names {
+        let Some(line) = session.glance(name).await? else { continue };
+        if let Some(tag) = line.holders().map(|holder| holder.claim.id.tag()).find(|tag| inside.contains(tag))
+        {
+            return Err(Failure::usage(format!(
+                "{name} is held by the run that this one is inside of ({tag}): it would wait for itself; \
+                 take another name, or leave the inner one out"
+            )));
+        }
+    }
+    Ok(())
+}

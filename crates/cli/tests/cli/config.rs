@@ -1,0 +1,1 @@
+//! The config file, profiles, and who has the last word.

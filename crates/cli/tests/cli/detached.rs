@@ -1,0 +1,1 @@
+//! Locks that outlive the process that took them.

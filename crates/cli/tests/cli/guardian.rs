@@ -1,0 +1,1 @@
+//! What happens to a command when bramah is killed or frozen.

@@ -1,0 +1,1 @@
+//! Help, man pages, completions, the version: what is printed is what is documented.

@@ -1,0 +1,1 @@
+//! Shared, exclusive, slots, several at once.

@@ -1,0 +1,1 @@
+//! A run inside of a run.
