@@ -21,12 +21,14 @@ pub(crate) enum Exit {
     Unreachable,
     /// The answer could not be written.
     Output,
-    /// Somebody else has the lock, and the time to wait is up.
-    Busy,
+    /// Somebody else has the lock, and the time to wait is up. 75 unless another code was asked for.
+    Busy(u8),
     /// The store does not allow it.
     Denied,
     /// The lock was lost while the command ran, and the command was stopped.
     Lost,
+    /// The command ran for as long as it may, and was ended.
+    OverTime,
     /// The command is there but cannot be executed.
     NotExecutable,
     /// There is no such command.
@@ -36,6 +38,9 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// The code of a lock that is busy, unless -E says another.
+    pub(crate) const BUSY: u8 = 75;
+
     /// 64 to 79 are those of sysexits and the first after them; 126 and up are the shell's.
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -46,9 +51,10 @@ impl Exit {
             Self::Corrupt => 65,
             Self::Unreachable => 69,
             Self::Output => 74,
-            Self::Busy => 75,
+            Self::Busy(code) => code,
             Self::Denied => 77,
             Self::Lost => 79,
+            Self::OverTime => 124,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
             Self::Signal(number) => u8::try_from(128 + number).unwrap_or(255),
@@ -62,9 +68,10 @@ impl Exit {
             Self::Usage => "refused",
             Self::Corrupt => "corrupt",
             Self::Unreachable | Self::Output => "unreachable",
-            Self::Busy => "busy",
+            Self::Busy(_) => "busy",
             Self::Denied => "denied",
             Self::Lost => "lost",
+            Self::OverTime => "over_time",
             Self::NotExecutable | Self::NotFound => "not_started",
             Self::Signal(_) => "interrupted",
         }
@@ -74,7 +81,7 @@ impl Exit {
 impl From<ErrorKind> for Exit {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::Timeout => Self::Busy,
+            ErrorKind::Timeout => Self::Busy(Self::BUSY),
             ErrorKind::Lost => Self::Lost,
             ErrorKind::Unsupported | ErrorKind::Conflict | ErrorKind::Invalid => Self::Usage,
             ErrorKind::Denied => Self::Denied,

@@ -129,10 +129,22 @@ pub(crate) struct Outcome<'a> {
     pub(crate) name: &'a str,
     pub(crate) outcome: &'static str,
     pub(crate) exit: u8,
+    pub(crate) id: Option<String>,
     pub(crate) fence: Option<u64>,
+    pub(crate) fences: &'a [Option<u64>],
     pub(crate) waited_ms: u64,
     pub(crate) held_ms: Option<u64>,
     pub(crate) child_code: Option<u8>,
+}
+
+/// Whether the lock of a run is held.
+#[derive(Debug, Serialize)]
+pub(crate) struct Check<'a> {
+    pub(crate) v: u32,
+    pub(crate) name: &'a str,
+    pub(crate) id: Option<&'a str>,
+    pub(crate) held: bool,
+    pub(crate) left_ms: Option<u64>,
 }
 
 /// One line. Nothing here can fail to be written: the keys are text and the numbers are finite.

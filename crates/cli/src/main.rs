@@ -3,11 +3,13 @@
 //! What was typed ([`args`]) becomes what it means ([`plan`]), and that is done ([`cmd`]).
 
 mod args;
-mod child;
+mod check;
 mod cmd;
 mod env;
 mod exit;
+mod guardian;
 mod holder;
+mod inherited;
 mod json;
 mod plan;
 #[cfg(test)]
@@ -32,6 +34,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == guardian::NAME) {
+        return guardian::main();
+    }
     let exit = start().unwrap_or_else(Failure::tell);
     ExitCode::from(exit.code())
 }

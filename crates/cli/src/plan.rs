@@ -7,7 +7,8 @@ use bramah::{ClaimId, Name, Scope, Session, Tag};
 use crate::{
     args::{self, Args, IfDown, OnLost, Verb},
     env::Env,
-    exit::Failure,
+    exit::{Exit, Failure},
+    say::Status,
     settings::{Defaults, Settings},
     span,
     store::Store,
@@ -62,7 +63,7 @@ pub(crate) struct Run {
     /// Whether to report on stderr.
     pub(crate) report: bool,
     /// Where to report as well.
-    pub(crate) status_fd: Option<i32>,
+    pub(crate) status: Option<Status>,
     pub(crate) talk: Talk,
     /// The holds of the runs that we are inside of.
     pub(crate) inside: Vec<Tag>,
@@ -130,8 +131,6 @@ pub(crate) enum Handle {
     Stdin,
 }
 
-/// The code of a lock that is busy, unless -E says another.
-const BUSY: u8 = 75;
 /// The grace that a command gets unless --grace says another.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -172,7 +171,7 @@ impl Task {
             Verb::Wait(wait) => {
                 let name = settings.name(&wait.name)?;
                 let patience = patience(&wait.busy, settings, &settings.defaults(&name));
-                let busy_code = wait.busy.busy_code.unwrap_or(BUSY);
+                let busy_code = wait.busy.busy_code.unwrap_or(Exit::BUSY);
                 Self::Wait { name, patience, busy_code, talk: talk(wait.quiet, false) }
             }
             Verb::Watch(watch) => Self::Watch { scope: settings.scope(watch.prefix.as_deref())? },
@@ -200,7 +199,7 @@ impl Run {
         let (program, arguments) = command(args.command, args.shell.text)?;
         Ok(Self {
             patience: patience(&args.busy, settings, &defaults),
-            busy_code: args.busy.busy_code.unwrap_or(BUSY),
+            busy_code: args.busy.busy_code.unwrap_or(Exit::BUSY),
             program,
             arguments,
             grace,
@@ -209,7 +208,7 @@ impl Run {
             min_hold: args.min_hold.or(defaults.min_hold).unwrap_or_default(),
             if_down: args.if_down,
             report: args.talk.json,
-            status_fd: args.talk.status_fd,
+            status: args.talk.status_fd.map(Status::open).transpose()?,
             talk: talk(args.talk.quiet, args.talk.verbose),
             inside: env.inside.clone(),
             want: Want {
@@ -231,7 +230,7 @@ impl Run {
         let (program, arguments) = command(args.command, args.shell.text)?;
         Ok(Self {
             patience: Patience::Forever,
-            busy_code: BUSY,
+            busy_code: Exit::BUSY,
             program,
             arguments,
             grace,
@@ -240,7 +239,7 @@ impl Run {
             min_hold: Duration::ZERO,
             if_down: args.if_down,
             report: args.talk.json,
-            status_fd: args.talk.status_fd,
+            status: args.talk.status_fd.map(Status::open).transpose()?,
             talk: talk(args.talk.quiet, args.talk.verbose),
             inside: env.inside.clone(),
             want: Want {
@@ -274,7 +273,7 @@ impl Lock {
         let defaults = settings.defaults(&name);
         Ok(Self {
             patience: patience(&args.busy, settings, &defaults),
-            busy_code: args.busy.busy_code.unwrap_or(BUSY),
+            busy_code: args.busy.busy_code.unwrap_or(Exit::BUSY),
             form: form(args.json),
             talk: talk(args.quiet, false),
             want: Want {

@@ -1,8 +1,14 @@
 //! Talk goes to stderr, data to stdout, and neither can panic or be used to play tricks on a terminal.
 
-use std::io::{self, Write};
+use std::{
+    fs::File,
+    io::{self, Write},
+};
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    inherited,
+};
 
 /// One line of talk. Nothing is to be done about a stderr that is gone.
 pub(crate) fn say(line: &str) {
@@ -13,6 +19,27 @@ pub(crate) fn say(line: &str) {
 /// One line of data about a run, on stderr because stdout belongs to the command.
 pub(crate) fn report(json: &str) {
     let _ = io::stderr().write_all(format!("{json}\n").as_bytes());
+}
+
+/// A descriptor that somebody reads what became of a run from.
+#[derive(Debug)]
+pub(crate) struct Status(File);
+
+impl Status {
+    /// Takes it, before anything else is opened.
+    pub(crate) fn open(number: i32) -> Result<Self, Failure> {
+        match inherited::take(number) {
+            Ok(descriptor) => Ok(Self(descriptor.into())),
+            Err(_) => Err(Failure::usage(format!(
+                "--status-fd {number} is not open; open it in the shell, as in {number}>status.json"
+            ))),
+        }
+    }
+
+    /// One line. Nothing is to be done about a reader that is gone.
+    pub(crate) fn write(&self, json: &str) {
+        let _ = (&self.0).write_all(format!("{json}\n").as_bytes());
+    }
 }
 
 /// Data.

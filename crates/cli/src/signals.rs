@@ -5,9 +5,11 @@ use std::{future::poll_fn, io, task::Poll};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::exit::{Exit, Failure};
+
 /// What a supervisor, a shell or a person sends to have something done: to us it means the command.
-const PASSED_ON: [Signal; 6] =
-    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+const PASSED_ON: [Signal; 7] =
+    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
 
 /// Listens for them. From here on none of them ends us by itself.
 pub(crate) struct Signals {
@@ -40,6 +42,31 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// The next one that ends a process which does nothing about it.
+    ///
+    /// # Cancel safety
+    /// None is lost when this is dropped.
+    pub(crate) async fn next_end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                Signal::WINCH => {}
+                signal => return signal,
+            }
+        }
+    }
+
+    /// Does `work` unless a signal comes first: that ends us, and what was begun is given up.
+    pub(crate) async fn unless_told<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            signal = self.next_end() => Err(Failure::silent(Exit::Signal(signal.as_raw()))),
+            done = work => done,
+        }
     }
 }
 

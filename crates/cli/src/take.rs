@@ -77,7 +77,10 @@ async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result
             got => return Ok(got?),
         }
     }
-    Err(Failure::new(Exit::Busy, format!("{}: others keep changing how it is used", want.title())))
+    Err(Failure::new(
+        Exit::Busy(Exit::BUSY),
+        format!("{}: others keep changing how it is used", want.title()),
+    ))
 }
 
 /// The capacities of the lines that somebody stands in.

@@ -1,10 +1,40 @@
-//! Is the lock of the run around us still held?
+//! `bramah check`: inside of a command, is its lock still held?
 
 use crate::{
+    check::{self, Answer},
     exit::{Exit, Failure},
+    json,
     plan::{Form, Talk},
+    say::{emit, say},
 };
 
-pub(crate) async fn check(form: Form, talk: Talk) -> Result<Exit, Failure> {
-    Err(Failure::usage("not here yet"))
+pub(crate) fn check(form: Form, talk: Talk) -> Result<Exit, Failure> {
+    let text = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
+    let (Some(socket), Some(name)) = (text("BRAMAH_SOCKET"), text("BRAMAH_LOCK")) else {
+        return Err(Failure::usage(
+            "there is no lock to check: this is not inside of a command run by bramah run or bramah elect",
+        ));
+    };
+    // Nobody answers any more: whoever held it is gone.
+    let answer = check::ask(&socket).unwrap_or(Answer { held: false, left_ms: Some(0) });
+    match form {
+        Form::Json => {
+            let id = text("BRAMAH_ID");
+            let check = json::Check {
+                v: 1,
+                name: &name,
+                id: id.as_deref(),
+                held: answer.held,
+                left_ms: answer.left_ms,
+            };
+            emit(&(json::to_line(&check) + "\n"))?;
+        }
+        Form::Human if talk == Talk::Little => {}
+        Form::Human => match answer {
+            Answer { held: true, left_ms: Some(left) } => emit(&format!("{left}\n"))?,
+            Answer { held: true, left_ms: None } => emit("held\n")?,
+            Answer { held: false, .. } => say(&format!("{name} is not held any more")),
+        },
+    }
+    Ok(if answer.held { Exit::Done } else { Exit::No })
 }

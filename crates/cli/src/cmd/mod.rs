@@ -38,8 +38,8 @@ pub(crate) async fn execute(plan: Plan) -> Exit {
 
 async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
     match task {
-        Task::Run(run) => Ok(run::run(&run, store).await),
-        Task::Elect(run) => Ok(run::elect(&run, store).await),
+        Task::Run(run) => run::run(&run, store).await,
+        Task::Elect(run) => run::elect(&run, store).await,
         Task::Lock(lock) => detached::lock(store, &lock).await,
         Task::Renew { name, handle, form } => detached::renew(store, name, handle, form).await,
         Task::Unlock { name, handle, form } => detached::unlock(store, name, handle, form).await,
@@ -58,7 +58,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
 
 async fn here(errand: Errand) -> Result<Exit, Failure> {
     match errand {
-        Errand::Check { form, talk } => check::check(form, talk).await,
+        Errand::Check { form, talk } => check::check(form, talk),
         Errand::Completions(shell) => completions::completions(shell),
         Errand::Man(dir) => man::man(dir.as_deref()),
         Errand::Version(form) => version::version(form),

@@ -19,8 +19,8 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     for (args, word) in [
         (&[][..], "subcommand"),
         (&["run"], "<NAME>"),
-        (&["run", "a"], "<CMD>"),
-        (&["run", "a", "--"], "<CMD>"),
+        (&["run", "a", "--engine", "memory:"], "no command"),
+        (&["run", "a", "--engine", "memory:", "--"], "no command"),
         (&["rum", "a"], "'run'"),
         (&["run", "a", "--frob", "--", "true"], "--frob"),
         (&["run", "a", "-w", "soon", "--", "true"], "30s"),

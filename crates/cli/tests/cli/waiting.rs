@@ -83,11 +83,14 @@ fn those_who_wait_are_served_in_the_order_of_the_line() {
     let lab = Lab::new();
     let mut holder = lab.hold("a", &[]);
     let mut waiters: Vec<_> =
-        (0..12).map(|_| lab.start(&["run", "a", "--", "sh", "-c", "echo $PPID >> order"])).collect();
-    let line = until("everybody to wait", || Some(lab.waiters("a")).filter(|line| line.len() == 12));
+        (0..12).map(|_| lab.start(&["run", "a", "--", "sh", "-c", "echo $BRAMAH_ID >> order"])).collect();
+    until("everybody to wait", || (lab.waiters("a").len() == 12).then_some(()));
+    let lock = lab.lock("a");
+    let line: Vec<&str> =
+        lock["waiters"].as_array().unwrap().iter().map(|waiter| waiter["id"].as_str().unwrap()).collect();
     holder.let_go();
     assert!(waiters.iter_mut().all(|waiter| waiter.code() == 0));
     let order = std::fs::read_to_string(lab.dir.join("order")).unwrap();
-    let served: Vec<u32> = order.lines().map(|pid| pid.parse().unwrap()).collect();
+    let served: Vec<&str> = order.lines().collect();
     assert_eq!(served, line);
 }

@@ -1,0 +1,319 @@
+//! A command on its way under a lock.
+
+use std::time::Duration;
+
+use bramah::{Clock, Fence, Guards, Moment, Release, Session};
+
+use super::Grant;
+use crate::{
+    args::OnLost,
+    cmd,
+    exit::{Exit, Failure},
+    guardian::{Cause, Event, Orders, Stopped, Ward},
+    json,
+    plan::{Run, Talk},
+    say::{report, say},
+    signals::Signals,
+    span,
+    store::Store,
+};
+
+/// The shortest time before the end of a lease at which everything of the command has to be gone.
+const LEAST_MARGIN: Duration = Duration::from_millis(10);
+
+/// One run, with what there will be to report of it.
+pub(crate) struct Course<'a> {
+    pub(crate) plan: &'a Run,
+    clock: Clock,
+    started: Moment,
+    granted: Option<Moment>,
+    ended: Option<Moment>,
+    fences: Vec<Option<u64>>,
+    ids: Vec<String>,
+    child: Option<Exit>,
+    unlocked: bool,
+    lost: bool,
+}
+
+impl<'a> Course<'a> {
+    pub(crate) fn new(plan: &'a Run) -> Self {
+        let clock = Clock::boot();
+        let started = clock.now();
+        Self {
+            plan,
+            clock,
+            started,
+            granted: None,
+            ended: None,
+            fences: Vec::new(),
+            ids: Vec::new(),
+            child: None,
+            unlocked: false,
+            lost: false,
+        }
+    }
+
+    /// Runs the command to its end, or to that of the lock.
+    pub(crate) async fn follow(
+        &mut self,
+        grant: Grant,
+        store: &Store,
+        signals: &mut Signals,
+    ) -> Result<Exit, Failure> {
+        self.granted = Some(self.clock.now());
+        let (session, guards) = match grant {
+            Grant::Held(session, guards) => (session, guards),
+            Grant::Unlocked => {
+                self.unlocked = true;
+                let mut ward = Ward::start(self.orders(None, store)).await?;
+                let exit = self.supervise(&mut ward, None, signals).await;
+                ward.dismiss();
+                return Ok(exit);
+            }
+        };
+        self.fences = guards.iter().map(|guard| guard.fence().map(Fence::get)).collect();
+        self.ids = guards.iter().map(|guard| guard.tag().to_string()).collect();
+        if self.plan.talk == Talk::Much {
+            let fence = self.fence().map(|fence| format!(", fence {fence}")).unwrap_or_default();
+            say(&format!("{} is ours after {}{fence}", self.plan.title(), span::write(self.waited())));
+        }
+        let held = Some((&session, &guards));
+        let exit = match Ward::start(self.orders(held, store)).await {
+            Ok(mut ward) => {
+                let exit = self.supervise(&mut ward, held, signals).await;
+                let exit = self.release(guards, exit, signals).await;
+                // Not before the release: those who wait need not wait for this.
+                ward.dismiss();
+                Ok(exit)
+            }
+            Err(failure) => {
+                drop(guards);
+                Err(failure)
+            }
+        };
+        // A lock that could not be released before goes with the session.
+        cmd::close(&session).await;
+        exit
+    }
+
+    /// Runs the command until it ends, or the lock does.
+    async fn supervise(
+        &mut self,
+        ward: &mut Ward,
+        held: Option<(&Session, &Guards)>,
+        signals: &mut Signals,
+    ) -> Exit {
+        let left = || held.map_or(Duration::MAX, |(_, guards)| guards.remaining());
+        // Often enough that what the guardian knows is never older than a part of the ttl.
+        let beat = if left() == Duration::MAX { Duration::MAX } else { self.ttl(held) / 12 };
+        let mut next_beat = self.clock.now() + beat;
+        loop {
+            tokio::select! {
+                biased;
+                () = lost(held), if !self.lost => {
+                    self.lost = true;
+                    if self.plan.on_lost == OnLost::Keep {
+                        self.tell_loss("the command runs on, as --on-lost keep says");
+                        continue;
+                    }
+                    let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
+                    self.child = Some(exit);
+                    self.tell_stop(how);
+                    return Exit::Lost;
+                }
+                event = ward.next() => match event {
+                    Event::Stopped => ward.stop_with_it().await,
+                    Event::Ended { exit, cause, how } => return self.ended(exit, cause, how),
+                    Event::Gone { exit } => {
+                        self.child = Some(exit);
+                        say("the guardian of the command was killed, so the command was ended");
+                        return exit;
+                    }
+                },
+                signal = signals.next() => ward.signal(signal).await,
+                () = self.clock.sleep_until(next_beat) => {
+                    ward.renewed(left()).await;
+                    next_beat = self.clock.now() + beat;
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, exit: Exit, cause: Cause, how: Stopped) -> Exit {
+        self.child = Some(exit);
+        match cause {
+            Cause::Itself => exit,
+            Cause::OverTime => {
+                let most = self.plan.max_run.map(span::write).unwrap_or_default();
+                say(&format!("{} ran for {most}, which is the most: {}", self.command_name(), words(how)));
+                Exit::OverTime
+            }
+            Cause::Lost | Cause::Orphaned => {
+                self.lost = true;
+                self.tell_stop(how);
+                Exit::Lost
+            }
+        }
+    }
+
+    /// Somebody else may hold it already.
+    fn grace_after_loss(&self, held: Option<(&Session, &Guards)>) -> Duration {
+        self.plan.grace.min(self.ttl(held) / 10)
+    }
+
+    /// As granted, or as asked for where the store needs none.
+    fn ttl(&self, held: Option<(&Session, &Guards)>) -> Duration {
+        held.map_or(self.plan.want.ttl, |(session, _)| session.ttl().min(self.plan.want.ttl))
+    }
+
+    /// No shell, and what we add comes over what was inherited: a run inside of a run sees its own.
+    fn orders(&self, held: Option<(&Session, &Guards)>, store: &Store) -> Orders<'a> {
+        let (env, lifelines, left) = match held {
+            Some((session, guards)) => {
+                (self.env(session, guards, store), session.lifelines(), guards.remaining())
+            }
+            None => (unlocked_env(store), Vec::new(), Duration::MAX),
+        };
+        let timed = left != Duration::MAX;
+        Orders {
+            program: &self.plan.program,
+            arguments: &self.plan.arguments,
+            env,
+            lifelines,
+            left,
+            margin: if timed { (self.ttl(held) / 20).max(LEAST_MARGIN) } else { Duration::ZERO },
+            grace: self.plan.grace,
+            max_run: self.plan.max_run,
+            on_lost: self.plan.on_lost,
+            check: held.is_some(),
+        }
+    }
+
+    fn env(&self, session: &Session, guards: &Guards, store: &Store) -> Vec<(&'static str, Option<String>)> {
+        let join = |words: Vec<String>| words.join(",");
+        let fences: Option<Vec<String>> =
+            guards.iter().map(|guard| Some(guard.fence()?.to_string())).collect();
+        let ttl = self.ttl(Some((session, guards)));
+        let inside = self.plan.inside.iter().map(ToString::to_string);
+        let mut env = vec![
+            ("BRAMAH_LOCK", Some(join(guards.iter().map(|guard| guard.name().to_string()).collect()))),
+            ("BRAMAH_ID", Some(join(self.ids.clone()))),
+            ("BRAMAH_FENCE", fences.map(join)),
+            ("BRAMAH_OWNER", Some(session.about().owner.to_string())),
+            ("BRAMAH_STORE", Some(session.store().to_owned())),
+            ("BRAMAH_TTL_MS", Some(span::ms(ttl).to_string())),
+            ("BRAMAH_HELD", Some(join(inside.chain(self.ids.clone()).collect()))),
+        ];
+        env.extend(store.pass_on());
+        env
+    }
+
+    /// Holds it for as long as it has to be held at least, and releases it.
+    async fn release(&mut self, guards: Guards, exit: Exit, signals: &mut Signals) -> Exit {
+        if !self.lost {
+            let until = self.granted.unwrap_or(self.started) + self.plan.min_hold;
+            tokio::select! {
+                biased;
+                () = guards.lost() => {}
+                _ = signals.next_end() => {}
+                () = self.clock.sleep_until(until) => {}
+            }
+        }
+        let over = self.plan.min_hold > Duration::ZERO;
+        self.ended = Some(self.clock.now());
+        let outcomes = guards.release().await;
+        if outcomes.contains(&Release::AlreadyLost) && !self.lost {
+            // It ran out behind our back, and the command ended before we looked: it was not protected to its end.
+            self.lost = true;
+            self.tell_loss("the command had just ended by itself");
+            let protected = over || self.plan.on_lost == OnLost::Keep;
+            return if protected { exit } else { Exit::Lost };
+        }
+        if outcomes.contains(&Release::Unknown) {
+            say(&format!("{}: the release was not confirmed; it is free after its ttl", self.plan.title()));
+        } else if self.plan.talk == Talk::Much && !self.lost {
+            say(&format!("{} is released after {}", self.plan.title(), span::write(self.held())));
+        }
+        exit
+    }
+
+    fn tell_stop(&self, how: Stopped) {
+        self.tell_loss(words(how));
+    }
+
+    fn tell_loss(&self, what: &str) {
+        let held = span::write(self.held());
+        say(&format!("{} was lost after {held}: {what}; somebody else may hold it now", self.plan.title()));
+    }
+
+    fn command_name(&self) -> String {
+        self.plan.program.display().to_string()
+    }
+
+    fn waited(&self) -> Duration {
+        self.granted.unwrap_or_else(|| self.clock.now()).since(self.started)
+    }
+
+    fn held(&self) -> Duration {
+        let until = self.ended.unwrap_or_else(|| self.clock.now());
+        until.since(self.granted.unwrap_or(until))
+    }
+
+    /// The fence, if there is one lock and it has one.
+    fn fence(&self) -> Option<u64> {
+        match self.fences[..] {
+            [fence] => fence,
+            _ => None,
+        }
+    }
+
+    /// Says how it went to whoever asked for that.
+    pub(crate) fn report(&self, exit: Exit) {
+        let names: Vec<&str> = self.plan.want.names.iter().map(bramah::Name::as_str).collect();
+        let outcome = match exit {
+            _ if self.lost => Exit::Lost.word(),
+            exit if self.child == Some(exit) && self.unlocked => "ran_unlocked",
+            exit if self.child == Some(exit) => "ran",
+            exit => exit.word(),
+        };
+        let line = json::to_line(&json::Outcome {
+            v: 1,
+            name: &names.join(","),
+            outcome,
+            exit: exit.code(),
+            id: (!self.ids.is_empty()).then(|| self.ids.join(",")),
+            fence: self.fence(),
+            fences: &self.fences,
+            waited_ms: span::ms(self.waited()),
+            held_ms: self.granted.filter(|_| !self.unlocked).map(|_| span::ms(self.held())),
+            child_code: self.child.map(Exit::code),
+        });
+        if self.plan.report {
+            report(&line);
+        }
+        if let Some(status) = &self.plan.status {
+            status.write(&line);
+        }
+    }
+}
+
+fn words(how: Stopped) -> &'static str {
+    match how {
+        Stopped::ByItself => "the command had just ended by itself",
+        Stopped::Asked => "the command was ended with SIGTERM",
+        Stopped::Killed => "the command was ended with SIGKILL",
+    }
+}
+
+/// What an outer run has set does not hold here.
+fn unlocked_env(store: &Store) -> Vec<(&'static str, Option<String>)> {
+    let absent = ["BRAMAH_LOCK", "BRAMAH_ID", "BRAMAH_FENCE", "BRAMAH_TTL_MS", "BRAMAH_SOCKET"];
+    absent.into_iter().map(|key| (key, None)).chain(store.pass_on()).collect()
+}
+
+async fn lost(held: Option<(&Session, &Guards)>) {
+    match held {
+        Some((_, guards)) => guards.lost().await,
+        None => std::future::pending().await,
+    }
+}

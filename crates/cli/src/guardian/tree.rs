@@ -1,0 +1,232 @@
+//! Everything that descends from this process.
+
+use std::time::Duration;
+
+use bramah::{Clock, Moment};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group, waitid,
+};
+
+use super::wire::Stopped;
+use crate::exit::Exit;
+
+/// From here on the children of dying children are ours, so that none gets out of sight: an init may take its time to
+/// collect them, or never do it.
+pub(crate) fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(getpid()));
+}
+
+/// A command and everything that it has started, as seen from the process that is its parent and adopts orphans.
+pub(crate) struct Brood {
+    child: Pid,
+    /// The process group of its own, if it has one.
+    group: Option<Pid>,
+    exit: Option<Exit>,
+}
+
+impl Brood {
+    pub(crate) fn new(child: Pid, group: Option<Pid>) -> Self {
+        Self { child, group, exit: None }
+    }
+
+    /// How the command itself ended, if it has. It stays a zombie until all that is ours is looked at anew, so that its
+    /// process group keeps its number.
+    pub(crate) fn exit(&mut self) -> Option<Exit> {
+        if self.exit.is_none() {
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            self.exit = match waitid(WaitId::Pid(self.child), look) {
+                Ok(status) => status.as_ref().map(exit_of),
+                // Nobody else waits for our children.
+                Err(_) => Some(Exit::Command(255)),
+            };
+        }
+        self.exit
+    }
+
+    /// The signal that has stopped the command since the last call, if the terminal did it.
+    pub(crate) fn stopped_by_terminal(&self) -> Option<Signal> {
+        let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::Pid(self.child), look).ok()??;
+        let by = status.stopping_signal()?;
+        [Signal::TSTP, Signal::TTIN, Signal::TTOU].into_iter().find(|signal| signal.as_raw() == by)
+    }
+
+    /// Signals the command as a terminal would: its whole group, or itself where it shares ours.
+    pub(crate) fn forward(&self, signal: Signal) {
+        let _ = match self.group {
+            Some(group) => kill_process_group(group, signal),
+            None => kill_process(self.child, signal),
+        };
+    }
+
+    /// Signals everybody: the group at once, and each that has left it.
+    fn signal_all(&self, signal: Signal) {
+        let all = descendants();
+        let group = self.group.filter(|group| {
+            // A group without members may have given its number to another.
+            cfg!(not(target_os = "linux")) || all.iter().any(|process| process.group == number(*group))
+        });
+        if let Some(group) = group {
+            let _ = kill_process_group(group, signal);
+        }
+        for process in all.into_iter().filter(|process| group.map(number) != Some(process.group)) {
+            process.signal(signal);
+        }
+    }
+
+    /// Collects the orphans that have ended, but not the command.
+    pub(crate) fn collect_orphans(&self) {
+        self.collect(&descendants());
+    }
+
+    fn collect(&self, all: &[Process]) {
+        let us = number(getpid());
+        for process in all.iter().filter(|process| process.parent == us && process.pid != number(self.child))
+        {
+            if let Some(pid) = Pid::from_raw(process.pid) {
+                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            }
+        }
+    }
+
+    /// Whether the command and all that it has started have ended.
+    fn is_gone(&mut self) -> bool {
+        if self.exit().is_none() {
+            return false;
+        }
+        self.collect(&descendants());
+        let mut left = descendants();
+        // What is left of the command is a zombie of ours.
+        left.retain(|process| process.pid != number(self.child));
+        left.is_empty()
+    }
+
+    /// Ends all of it: `first`, and what has not ended by `until` is killed, however long that takes. How the command
+    /// ended, and what it took.
+    pub(crate) async fn end(mut self, clock: &Clock, first: Signal, until: Moment) -> (Exit, Stopped) {
+        let mut how = match self.exit() {
+            Some(_) => Stopped::ByItself,
+            None if first == Signal::KILL => Stopped::Killed,
+            None => Stopped::Asked,
+        };
+        self.signal_all(first);
+        // What is stopped hears nothing but this.
+        self.signal_all(Signal::CONT);
+        let mut pause = Duration::from_millis(1);
+        while !self.is_gone() {
+            let now = clock.now();
+            if now >= until {
+                if self.exit().is_none() {
+                    how = Stopped::Killed;
+                }
+                // Again and again: somebody may have been started meanwhile, and what sleeps in the kernel does not die at once.
+                self.signal_all(Signal::KILL);
+            }
+            clock.sleep_until(if now < until { (now + pause).min(until) } else { now + pause }).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+        self.reap();
+        (self.exit.unwrap_or(Exit::Command(255)), how)
+    }
+
+    /// Lets go of a command that has ended.
+    pub(crate) fn reap(&self) {
+        let _ = waitid(WaitId::Pid(self.child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    }
+}
+
+fn exit_of(status: &WaitIdStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Command(u8::try_from(code & 0xff).unwrap_or(255)),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Command(255),
+    }
+}
+
+fn number(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
+}
+
+/// A process as the kernel lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    /// When it started: together with its number this is the process itself.
+    start: u64,
+}
+
+impl Process {
+    fn read(pid: i32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name is in brackets and may hold anything, so the rest is looked for behind the last one.
+    fn parse(stat: &str) -> Option<Self> {
+        let (head, rest) = stat.rsplit_once(')')?;
+        let pid = head.split(' ').next()?.parse().ok()?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse().ok();
+        Some(Self { pid, parent: number(1)?, group: number(2)?, start: fields.get(19)?.parse().ok()? })
+    }
+
+    /// Only if its number still means the same process.
+    fn signal(self, signal: Signal) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        #[cfg(target_os = "linux")]
+        if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+            if Self::read(self.pid).is_some_and(|now| now.start == self.start) {
+                let _ = rustix::process::pidfd_send_signal(process, signal);
+            }
+            return;
+        }
+        if Self::read(self.pid).is_some_and(|now| now.start == self.start) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+/// All processes below this one; none where the system does not list them.
+fn descendants() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    below(number(getpid()), pids.filter_map(Process::read).collect())
+}
+
+fn below(root: i32, mut others: Vec<Process>) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        let (children, rest) = others.into_iter().partition(|process: &Process| process.parent == parent);
+        others = rest;
+        parents.extend(children.iter().map(|child| child.pid));
+        found.extend(children);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_whatever_it_is_called() {
+        let rest: Vec<String> = (5..30).map(|n| n.to_string()).collect();
+        let process = Process::parse(&format!("42 (a) b (c) S 7 9 {}", rest.join(" "))).unwrap();
+        assert_eq!(process, Process { pid: 42, parent: 7, group: 9, start: 21 });
+        assert_eq!(Process::parse("nonsense"), None);
+        assert!(Process::read(number(getpid())).is_some());
+    }
+
+    #[test]
+    fn only_those_below_are_found() {
+        let process = |pid, parent| Process { pid, parent, group: 1, start: 0 };
+        let all =
+            vec![process(3, 2), process(2, 1), process(9, 8), process(4, 3), process(1, 0), process(5, 1)];
+        let mut found: Vec<i32> = below(1, all).into_iter().map(|process| process.pid).collect();
+        found.sort_unstable();
+        assert_eq!(found, [2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,245 @@
+//! A guardian as bramah sees it.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, Command},
+    time::Duration,
+};
+
+use bramah::{Clock, Moment};
+use rustix::process::{Pid, Signal, getpgrp, kill_current_process_group};
+
+use super::{
+    NAME,
+    tree::{self, Brood},
+    wire::{self, Cause, News, Order, Start, Stopped, Wire},
+};
+use crate::{
+    args::OnLost,
+    check,
+    exit::{Exit, Failure},
+    inherited,
+    terminal::{self, Group},
+};
+
+/// How much longer than the grace a guardian may take before we take over.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is to be run, and how it is to be watched over.
+pub(crate) struct Orders<'a> {
+    pub(crate) program: &'a OsString,
+    pub(crate) arguments: &'a [OsString],
+    /// What the command's environment has beside what we have: to set, or to take out.
+    pub(crate) env: Vec<(&'static str, Option<String>)>,
+    /// What the lock's life hangs from.
+    pub(crate) lifelines: Vec<OwnedFd>,
+    /// For how long the lock is certain.
+    pub(crate) left: Duration,
+    /// How long before that the last process has to be gone.
+    pub(crate) margin: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) max_run: Option<Duration>,
+    pub(crate) on_lost: OnLost,
+    /// Whether `bramah check` is answered.
+    pub(crate) check: bool,
+}
+
+/// What a guardian has to tell.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The command was stopped by the terminal.
+    Stopped,
+    /// The command has ended, with all that was to end with it.
+    Ended { exit: Exit, cause: Cause, how: Stopped },
+    /// The guardian itself is gone, and what it watched over was ended by us.
+    Gone { exit: Exit },
+}
+
+/// A command that runs under a guardian.
+pub(crate) struct Ward {
+    wire: Wire,
+    guardian: Child,
+    command: Pid,
+    group: Group,
+    clock: Clock,
+    told: Moment,
+    grace: Duration,
+}
+
+impl Ward {
+    /// Starts the guardian, and through it the command: 127 if there is no such program, 126 if it cannot be executed.
+    pub(crate) async fn start(orders: Orders<'_>) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::new(Exit::NotExecutable, format!("cannot start the guardian of the command: {error}"))
+        };
+        // Should the guardian be killed, the command is ours.
+        tree::adopt_orphans();
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let socket = check::name().filter(|_| orders.check);
+        let guardian = spawn(&orders, theirs.into(), socket.as_deref()).map_err(failed)?;
+        let group = terminal::group();
+        let clock = Clock::boot();
+        let told = clock.now() + orders.left;
+        let start = Start {
+            words: wire::bytes([orders.program].into_iter().chain(orders.arguments)),
+            group: (group == Group::Ours).then(|| getpgrp().as_raw_nonzero().get()),
+            deadline_ns: told.ns(),
+            margin_ns: wire::ns(orders.margin),
+            grace_ns: wire::ns(orders.grace),
+            max_run_ns: orders.max_run.map(wire::ns),
+            on_lost: orders.on_lost.into(),
+            socket,
+        };
+        let mut wire = Wire::new(ours).map_err(failed)?;
+        wire.send(&Order::Start(start)).await;
+        let program = orders.program.display();
+        match wire.next().await {
+            Some(News::Started(pid)) => {
+                let command = Pid::from_raw(pid).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
+                let mut ward = Self { wire, guardian, command, group, clock, told, grace: orders.grace };
+                ward.bring_forward().await;
+                Ok(ward)
+            }
+            Some(News::NotStarted { found: false, .. }) => {
+                Err(Failure::new(Exit::NotFound, format!("cannot run {program}: not found")))
+            }
+            Some(News::NotStarted { why, .. }) => {
+                Err(Failure::new(Exit::NotExecutable, format!("cannot run {program}: {why}")))
+            }
+            _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    /// Waits for news.
+    ///
+    /// # Cancel safety
+    /// None is lost when this is dropped before it has any.
+    pub(crate) async fn next(&mut self) -> Event {
+        loop {
+            match self.wire.next().await {
+                Some(News::Stopped(_)) => return Event::Stopped,
+                Some(News::Ended { code, signal, cause, how }) => {
+                    self.take_back();
+                    return Event::Ended { exit: wire::exit(code, signal), cause, how };
+                }
+                Some(News::Started(_) | News::NotStarted { .. }) => {}
+                None => return Event::Gone { exit: self.take_over().await },
+            }
+        }
+    }
+
+    /// Passes a signal on to the command.
+    pub(crate) async fn signal(&mut self, signal: Signal) {
+        // The terminal has sent these to the whole of our group already.
+        if self.group == Group::Ours
+            && matches!(signal, Signal::INT | Signal::QUIT | Signal::TSTP | Signal::CONT)
+        {
+            return;
+        }
+        self.wire.send(&Order::Signal(signal.as_raw())).await;
+    }
+
+    /// Tells for how long the lock is certain, if that is news.
+    pub(crate) async fn renewed(&mut self, left: Duration) {
+        let until = self.clock.now() + left;
+        if until > self.told {
+            self.told = until;
+            self.wire.send(&Order::Deadline(until.ns())).await;
+        }
+    }
+
+    /// Has the command ended because the lock is lost. How it went.
+    pub(crate) async fn stop(&mut self, grace: Duration) -> (Exit, Stopped) {
+        self.wire.send(&Order::Stop(wire::ns(grace))).await;
+        let give_up = self.clock.now() + grace + PATIENCE;
+        loop {
+            let clock = self.clock.clone();
+            tokio::select! {
+                biased;
+                event = self.next() => match event {
+                    Event::Stopped => {}
+                    Event::Ended { exit, how, .. } => return (exit, how),
+                    Event::Gone { exit } => return (exit, Stopped::Killed),
+                },
+                // It may be frozen. Its end is noticed like any other.
+                () = clock.sleep_until(give_up) => {
+                    let _ = self.guardian.kill();
+                    return (self.take_over().await, Stopped::Killed);
+                }
+            }
+        }
+    }
+
+    /// Ends what a guardian that is gone has left.
+    async fn take_over(&mut self) -> Exit {
+        let _ = self.guardian.wait();
+        let group = (self.group != Group::Ours).then_some(self.command);
+        let brood = Brood::new(self.command, group);
+        let (exit, _) = brood.end(&self.clock, Signal::TERM, self.clock.now() + self.grace).await;
+        self.take_back();
+        exit
+    }
+
+    /// Waits for the end of a guardian whose command has ended: an init may never collect it.
+    pub(crate) fn dismiss(self) {
+        let Self { wire, mut guardian, .. } = self;
+        drop(wire);
+        let _ = guardian.wait();
+    }
+
+    fn take_back(&self) {
+        if self.group == Group::Foreground {
+            terminal::take_back(self.command);
+        }
+    }
+
+    async fn bring_forward(&mut self) {
+        if self.group == Group::Foreground {
+            // Done from here, not by the new process before it becomes the command, which would take unsafe code: a
+            // Ctrl-C in the moment before still goes to us, and is passed on.
+            terminal::hand_to(self.command);
+            // It may have been quicker, and stopped for reading from a terminal that was not its own yet.
+            self.signal(Signal::CONT).await;
+        }
+    }
+
+    /// Job control: a command that the terminal has stopped (Ctrl-Z, or reading in the background) takes us and our
+    /// group with it, so that the shell sees it and `fg` works.
+    pub(crate) async fn stop_with_it(&mut self) {
+        if self.group == Group::Ours {
+            return;
+        }
+        self.take_back();
+        // Back from here only when we are continued.
+        let _ = kill_current_process_group(Signal::STOP);
+        self.group = if terminal::in_foreground() { Group::Foreground } else { Group::Own };
+        self.bring_forward().await;
+        self.signal(Signal::CONT).await;
+    }
+}
+
+/// The same program again, under another name.
+fn spawn(orders: &Orders<'_>, line: OwnedFd, socket: Option<&str>) -> io::Result<Child> {
+    let itself = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
+    let mut command = Command::new(itself);
+    command.arg0(NAME).process_group(0).env_remove("BRAMAH_SOCKET");
+    for descriptor in [&line].into_iter().chain(&orders.lifelines) {
+        inherited::pass(descriptor)?;
+        command.arg(descriptor.as_raw_fd().to_string());
+    }
+    for (key, value) in &orders.env {
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
+    }
+    if let Some(socket) = socket {
+        command.env("BRAMAH_SOCKET", socket);
+    }
+    command.spawn()
+}
