@@ -170,7 +170,10 @@ impl Watch {
             () = self.clock.sleep_until(last_call) => Some(self.verdict(Cause::Lost, self.grace)),
             () = self.clock.sleep_until(self.over) => Some(self.verdict(Cause::OverTime, self.grace)),
             _ = self.news.recv() => {
-                self.brood.collect_orphans();
+                // The command itself, most of the time.
+                if self.brood.exit().is_none() {
+                    self.brood.collect_orphans();
+                }
                 None
             }
             () = Desk::answer(&mut self.desk, left) => None,

@@ -12,11 +12,19 @@ pub(crate) fn holder(line: &LineView) -> Option<String> {
         1 => " and 1 other".to_owned(),
         n => format!(" and {n} others"),
     };
-    let reason = match &*first.claim.note {
-        "" => String::new(),
-        reason => format!(" (\"{}\")", clean(reason)),
-    };
-    Some(format!("held {} by {}{reason}{others}", span::write(held(first)), owner(first)))
+    Some(format!("held {} by {}{}{others}", span::write(held(first)), owner(first), why(first)))
+}
+
+/// ` (job 8812: "hotfix 1.4.2")`, as far as that is known.
+fn why(place: &PlaceView) -> String {
+    let labels = place.about.iter().flat_map(|about| &about.labels);
+    let job = labels.filter(|(key, _)| &**key == "job").map(|(_, job)| format!("job {}", clean(job))).next();
+    match (job, &*place.claim.note) {
+        (None, "") => String::new(),
+        (Some(job), "") => format!(" ({job})"),
+        (None, reason) => format!(" (\"{}\")", clean(reason)),
+        (Some(job), reason) => format!(" ({job}: \"{}\")", clean(reason)),
+    }
 }
 
 /// What is to be said of a holder that cannot go on.

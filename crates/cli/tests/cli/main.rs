@@ -19,6 +19,7 @@ mod modes;
 mod nesting;
 mod output;
 mod recipes;
+mod supervision;
 mod support;
 mod terminal;
 mod usage;
