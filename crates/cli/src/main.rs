@@ -5,6 +5,7 @@
 mod args;
 mod child;
 mod cmd;
+mod config;
 mod env;
 mod exit;
 mod holder;
