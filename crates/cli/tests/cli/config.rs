@@ -87,6 +87,8 @@ fn the_first_file_of_the_search_counts_and_the_one_that_is_named_before_all() {
     assert_eq!(printed(lab.bare(&STORE).env("BRAMAH_CONFIG", "named.toml")), lab.store("by-env"));
     let flag = [&["--config", "sub/named.toml"][..], &STORE].concat();
     assert_eq!(printed(lab.bare(&flag).env("BRAMAH_CONFIG", "gone.toml")), lab.store("sub/by-flag"));
+    let none = [&["--config", "/dev/null"][..], &STORE].concat();
+    assert_eq!(printed(&mut lab.bare(&none)), lab.store("home/.local/state/bramah"));
 }
 
 #[test]
@@ -406,6 +408,37 @@ fn a_password_on_the_command_line_is_refused_with_the_other_ways() {
     assert!(!said.contains("hush"), "{said}");
 }
 
+/// Runs `bramah run` inside of a run, in another directory, and prints its lock and store.
+fn nested(flags: &[&'static str]) -> Vec<&'static str> {
+    let inner =
+        "mkdir -p elsewhere && cd elsewhere && exec \"$0\" run b -- sh -c 'echo $BRAMAH_LOCK $BRAMAH_STORE'";
+    let run = ["run", "a", "--", "sh", "-c", inner, env!("CARGO_BIN_EXE_bramah")];
+    [flags, &run].concat()
+}
+
+#[test]
+fn a_command_finds_the_locks_of_the_run_around_it_from_everywhere() {
+    let lab = Lab::new();
+    let at = |name: &str, store: &str| format!("{name} {}", lab.store(store));
+    assert_eq!(printed(&mut lab.bare(&nested(&[]))), at("b", "home/.local/state/bramah"));
+    let by_env = printed(lab.bare(&nested(&[])).env("BRAMAH_ENGINE", "file:env"));
+    assert_eq!(by_env, at("b", "env"));
+    let by_flag = printed(lab.bare(&nested(&["--engine", "file:flag"])).env("BRAMAH_PROFILE", "gone"));
+    assert_eq!(by_flag, at("b", "flag"));
+    lab.file(
+        "named.toml",
+        &format!("namespace = 'shop'\n{}[profile.b]\nengine = 'file:other'\n", profile("it")),
+    );
+    let named = ["--config", "named.toml"];
+    assert_eq!(printed(&mut lab.bare(&nested(&named))), at("shop/b", "it"));
+    let other = ["--config", "named.toml", "--profile", "b", "--namespace", "bank"];
+    let other = printed(lab.bare(&nested(&other)).env("BRAMAH_ENGINE", "memory:"));
+    assert_eq!(other, at("bank/b", "other"));
+    let by_env = ["--config", "named.toml"];
+    let by_env = printed(lab.bare(&nested(&by_env)).env("BRAMAH_ENGINE", lab.store("env")));
+    assert_eq!(by_env, at("shop/b", "env"));
+}
+
 #[test]
 fn a_command_under_a_profile_has_no_secret_that_it_did_not_inherit() {
     let lab = Lab::new();
@@ -413,4 +446,13 @@ fn a_command_under_a_profile_has_no_secret_that_it_did_not_inherit() {
     lab.file("bramah.toml", &content);
     let seen = printed(&mut lab.bare(&["run", "a", "--", "env"]));
     assert!(!seen.contains("hush") && seen.contains(&lab.store("store")), "{seen}");
+}
+
+#[test]
+fn a_secret_that_was_inherited_and_is_not_used_is_taken_out() {
+    let lab = Lab::new();
+    lab.file("bramah.toml", &profile("store"));
+    let mut command = lab.bare(&["--profile", "it", "run", "a", "--", "env"]);
+    let seen = printed(command.env("BRAMAH_ENGINE", "redis://ana:hush@h"));
+    assert!(!seen.contains("hush") && seen.contains("BRAMAH_PROFILE=it"), "{seen}");
 }
