@@ -1,6 +1,10 @@
 //! What the environment says.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bramah::Tag;
 
@@ -44,6 +48,22 @@ impl Env {
         Ok(Self { here: std::env::current_dir().ok(), ..env })
     }
 
+    /// `path` seen from the root.
+    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, Failure> {
+        let whole = match &self.here {
+            _ if path.is_absolute() => path.to_owned(),
+            Some(here) => here.join(path),
+            None => {
+                return Err(Failure::usage(format!(
+                    "{} is relative, and the current directory is gone; give a whole path",
+                    path.display()
+                )));
+            }
+        };
+        // Without its dots that say nothing.
+        Ok(whole.components().collect())
+    }
+
     fn of(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, Failure> {
         let get = |key: &str| get(key).filter(|value| !value.is_empty());
         let text = |key: &str| {
@@ -83,4 +103,40 @@ fn job(text: &impl Fn(&str) -> Result<Option<String>, Failure>) -> Option<String
         Some(format!("{server}/{repository}/actions/runs/{}", get("GITHUB_RUN_ID")?))
     };
     get("CI_JOB_URL").or_else(|| get("BUILD_URL")).or_else(github)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Result<Env, Failure> {
+        Env::of(|key| pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_set() {
+        let env =
+            of(&[("BRAMAH_ENGINE", ""), ("BRAMAH_TTL", ""), ("HOME", ""), ("BRAMAH_PROFILE", "a")]).unwrap();
+        assert_eq!((env.engine, env.ttl, env.home, env.profile), (None, None, None, Some("a".into())));
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_refused_by_the_name_of_its_variable() {
+        for key in ["BRAMAH_TTL", "BRAMAH_WAIT"] {
+            let said = format!("{:?}", of(&[(key, "soon")]).err().unwrap());
+            assert!(said.contains(key) && said.contains("30s"), "{said}");
+        }
+    }
+
+    #[test]
+    fn paths_are_seen_from_the_root() {
+        let env = Env { here: Some("/job".into()), ..Env::default() };
+        for (path, whole) in
+            [("a.toml", "/job/a.toml"), ("./a/./b", "/job/a/b"), ("../a", "/job/../a"), ("/a", "/a")]
+        {
+            assert_eq!(env.absolute(Path::new(path)).unwrap(), Path::new(whole));
+        }
+        assert!(Env::default().absolute(Path::new("a")).is_err());
+        assert_eq!(Env::default().absolute(Path::new("/a")).unwrap(), Path::new("/a"));
+    }
 }

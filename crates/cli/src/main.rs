@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod cmd;
+mod config;
 mod env;
 mod exit;
 mod guardian;
