@@ -103,7 +103,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) supervision: Supervision,
     /// Hold the lock for at least so long from its grant on, also when the command ends sooner: against clocks of
-    /// several machines that start the same job at different times [default: 0]
+    /// several machines that start the same job at different times [default: the config file's, else 0]
     #[arg(long, value_name = "DUR", value_parser = span::read)]
     pub(crate) min_hold: Option<Duration>,
     /// Why, for those who wait

@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -63,7 +64,10 @@ impl Config {
         let Some((by, path)) = asked else {
             for place in places(env) {
                 match File::open(&place.path) {
-                    Ok(file) => return Self::from_file(file, &place.path).map(Some),
+                    Ok(file) => {
+                        place.refuse_foreign(&file)?;
+                        return Self::from_file(file, &place.path).map(Some);
+                    }
                     Err(error) if is_absent(&error) || place.is_closed(&error) => {}
                     Err(error) => return Err(unreadable(&place.path, &error)),
                 }
@@ -193,6 +197,22 @@ impl Usual {
     fn is_closed(&self, error: &io::Error) -> bool {
         let closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
         self.personal && closed(error) && self.path.metadata().is_err_and(|error| closed(&error))
+    }
+
+    /// A file that somebody else has written could point us to his store, with a password of ours.
+    fn refuse_foreign(&self, file: &File) -> Result<(), Failure> {
+        let Ok(data) = file.metadata() else { return Ok(()) };
+        let us = rustix::process::getuid().as_raw();
+        let why = match (data.uid(), data.mode()) {
+            (owner, _) if owner != us && owner != 0 => "belongs to another user",
+            (_, mode) if mode & 0o002 != 0 => "can be written by everybody",
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!(
+            "the config file {} {why}, so it is not taken just because it is there; name it with --config if you \
+             trust it, or pass --config /dev/null",
+            self.path.display()
+        )))
     }
 }
 

@@ -122,7 +122,7 @@ mod tests {
         let line = line(1, [place(1, 1).held(724).note("hotfix 1.4.2"), place(2, 1), place(3, 1)]);
         let us = SessionId::from_bits(9);
         let said = busy(Some(&line), us);
-        assert_eq!(said, "is busy: held 12m04s by ana@ci-7:1 (\"hotfix 1.4.2\"), 2 waiting");
+        assert_eq!(said, "is busy: held 12m04s by ana@ci-7:1 (job 8812: \"hotfix 1.4.2\"), 2 waiting");
         assert_eq!(busy(None, us), "was busy, and is free now");
     }
 
@@ -131,12 +131,12 @@ mod tests {
         let us = SessionId::from_bits(3);
         let mut places = [place(1, 1).held(3), place(2, 1), place(3, 1)];
         let words = ahead(&line(1, places.clone()), us).unwrap();
-        assert_eq!(words, "held 3.0s by ana@ci-7:1, you are 2nd in line");
+        assert_eq!(words, "held 3.0s by ana@ci-7:1 (job 8812), you are 2nd in line");
         places[0].0.health = Health::Stopped;
         let words = ahead(&line(1, places), us).unwrap();
         assert_eq!(
             words,
-            "held 3.0s by ana@ci-7:1, who is stopped (SIGSTOP): the lock stays with it until it continues \
+            "held 3.0s by ana@ci-7:1 (job 8812), who is stopped (SIGSTOP): the lock stays with it until it continues \
              or ends; you are 2nd in line"
         );
     }
@@ -145,7 +145,7 @@ mod tests {
     fn several_holders_are_counted_and_text_from_the_store_is_cleaned() {
         let line =
             line(WHOLE, [place(1, 1).held(1).note("a\u{1b}[2J"), place(2, 1).held(1), place(3, WHOLE)]);
-        assert_eq!(holder(&line).unwrap(), "held 1.0s by ana@ci-7:1 (\"a\\u{1b}[2J\") and 1 other");
+        assert_eq!(holder(&line).unwrap(), "held 1.0s by ana@ci-7:1 (job 8812: \"a\\u{1b}[2J\") and 1 other");
         assert_eq!(mode(line.capacity, &line.places[0]), "read");
         assert_eq!(mode(line.capacity, &line.places[2]), "write");
     }

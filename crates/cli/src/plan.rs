@@ -214,7 +214,7 @@ impl Run {
             want: Want {
                 mode: mode(&args.mode, &defaults),
                 ttl,
-                reason: reason(args.reason, &names[0], &defaults)?,
+                reason: reason(args.reason, &names, settings)?,
                 names,
                 owner: args.about.owner,
                 labels: labels(args.about.labels, env),
@@ -279,7 +279,7 @@ impl Lock {
             want: Want {
                 mode: mode(&args.mode, &defaults),
                 ttl: ttl(&args.ttl, settings, &defaults)?,
-                reason: reason(args.reason, &name, &defaults)?,
+                reason: reason(args.reason, std::slice::from_ref(&name), settings)?,
                 names: vec![name],
                 owner: args.about.owner,
                 labels: labels(args.about.labels, env),
@@ -316,7 +316,7 @@ fn ttl(flag: &args::Ttl, settings: &Settings, defaults: &Defaults) -> Result<Dur
 fn grace(asked: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
     match asked {
         Some(grace) if grace >= ttl / 2 => Err(Failure::usage(format!(
-            "--grace {} is not less than half of the ttl, {}; shorten it or raise --ttl",
+            "a grace of {} is not less than half of the ttl, {}; shorten it or raise the ttl",
             span::write(grace),
             span::write(ttl)
         ))),
@@ -343,13 +343,14 @@ fn mode(flags: &args::Mode, defaults: &Defaults) -> Mode {
     }
 }
 
-fn reason(given: Option<String>, name: &Name, defaults: &Defaults) -> Result<String, Failure> {
-    match given {
-        Some(reason) if !reason.trim().is_empty() => Ok(reason),
-        _ if defaults.require_reason => Err(Failure::usage(format!(
+fn reason(given: Option<String>, names: &[Name], settings: &Settings) -> Result<String, Failure> {
+    let reason = given.unwrap_or_default();
+    let strict = names.iter().find(|name| settings.defaults(name).require_reason);
+    match strict {
+        Some(name) if reason.trim().is_empty() => Err(Failure::usage(format!(
             "{name} is not to be taken without a reason, says the config file; give --reason"
         ))),
-        given => Ok(given.unwrap_or_default()),
+        _ => Ok(reason),
     }
 }
 

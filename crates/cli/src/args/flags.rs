@@ -22,7 +22,7 @@ pub(crate) struct Busy {
     #[arg(short = 'n', long = "try", conflicts_with = "wait")]
     pub(crate) try_only: bool,
     /// Wait for so long at the most (30s, 5m, 1h30m, 500ms, or seconds); 0 is -n
-    /// [default: $BRAMAH_WAIT, else as long as it takes]
+    /// [default: $BRAMAH_WAIT, else the config file's, else as long as it takes]
     #[arg(short, long, alias = "timeout", value_name = "DUR", value_parser = span::read)]
     pub(crate) wait: Option<Duration>,
     /// Exit with this code when it is busy, and not with 75; with 0 nothing is said either
@@ -61,15 +61,16 @@ pub(crate) struct Ttl {
 #[derive(Debug, Flags)]
 pub(crate) struct Supervision {
     /// From SIGTERM to SIGKILL when the command has to end; less than half of the ttl
-    /// [default: 5s, at most a sixth of the ttl]
+    /// [default: the config file's, else 5s, at most a sixth of the ttl]
     #[arg(long, value_name = "DUR", value_parser = span::read)]
     pub(crate) grace: Option<Duration>,
     /// When the lock runs out or is taken away: term (SIGTERM, then SIGKILL, in time), kill (SIGKILL), signal:HUP
     /// (that signal, then SIGKILL), or keep (say it, and let the command run: then only a fence protects you)
-    /// [default: term]
+    /// [default: the config file's, else term]
     #[arg(long, value_name = "WHAT")]
     pub(crate) on_lost: Option<OnLost>,
-    /// End the command after so long: SIGTERM, after the grace SIGKILL, and exit with 124
+    /// End the command after so long: SIGTERM, after the grace SIGKILL, and exit with 124 [default: the config
+    /// file's, else never]
     #[arg(long, value_name = "DUR", value_parser = span::read)]
     pub(crate) max_run: Option<Duration>,
 }

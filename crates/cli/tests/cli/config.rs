@@ -456,3 +456,17 @@ fn a_secret_that_was_inherited_and_is_not_used_is_taken_out() {
     let seen = printed(command.env("BRAMAH_ENGINE", "redis://ana:hush@h"));
     assert!(!seen.contains("hush") && seen.contains("BRAMAH_PROFILE=it"), "{seen}");
 }
+
+#[test]
+fn a_file_that_everybody_can_write_is_not_taken_just_because_it_is_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let lab = Lab::new();
+    let file = lab.dir.join("bramah.toml");
+    std::fs::write(&file, "[profile.a]\nengine = 'memory:'\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let out = lab.output(&["ls"]);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(64), "{said}");
+    assert!(said.contains("bramah.toml can be written by everybody") && said.contains("--config"), "{said}");
+    assert_eq!(lab.output(&["ls", "--config", "bramah.toml"]).status.code(), Some(0));
+}
