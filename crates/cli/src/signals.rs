@@ -5,6 +5,8 @@ use std::{future::poll_fn, io, task::Poll};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::exit::{Exit, Failure};
+
 /// What a supervisor, a shell or a person sends to have something done: to us it means the command.
 const PASSED_ON: [Signal; 6] =
     [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
@@ -40,6 +42,24 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// Listens, for those who only want to end in order.
+    pub(crate) fn heed() -> Result<Self, Failure> {
+        Self::listen()
+            .map_err(|error| Failure::new(Exit::Unreachable, format!("cannot listen for signals: {error}")))
+    }
+
+    /// Does `work` unless a signal comes first: that ends us, and what was begun is given up.
+    pub(crate) async fn unless_told<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            signal = self.next() => Err(Failure::silent(Exit::Signal(signal.as_raw()))),
+            done = work => done,
+        }
     }
 }
 
