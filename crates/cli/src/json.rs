@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use bramah::{Broken, LineView, Name, PlaceState, PlaceView, line::WHOLE};
+use bramah::{Broken, LineView, Name, PlaceState, PlaceView, Tag, line::WHOLE};
 use serde::Serialize;
 
-use crate::{holder, span::ms};
+use crate::{event, holder, span::ms};
 
 /// One lock.
 #[derive(Debug, Serialize)]
@@ -145,6 +145,129 @@ pub(crate) struct Check<'a> {
     pub(crate) id: Option<&'a str>,
     pub(crate) held: bool,
     pub(crate) left_ms: Option<u64>,
+}
+
+/// A lock that was left held. The handle gives power over it: nothing else prints one.
+#[derive(Debug, Serialize)]
+pub(crate) struct Left<'a> {
+    pub(crate) v: u32,
+    pub(crate) name: &'a str,
+    pub(crate) handle: String,
+    pub(crate) id: String,
+    pub(crate) fence: Option<u64>,
+    pub(crate) ttl_ms: u64,
+    pub(crate) store: &'a str,
+}
+
+/// A lock that was given another ttl.
+#[derive(Debug, Serialize)]
+pub(crate) struct Renewed<'a> {
+    pub(crate) v: u32,
+    pub(crate) name: &'a str,
+    pub(crate) id: String,
+    pub(crate) ttl_ms: u64,
+}
+
+/// A lock that was released, unless it was not held any more.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unlocked<'a> {
+    pub(crate) v: u32,
+    pub(crate) name: &'a str,
+    pub(crate) id: String,
+    pub(crate) released: bool,
+}
+
+/// A hold or a place in line that was ended by force, unless there was none.
+#[derive(Debug, Serialize)]
+pub(crate) struct Breaking<'a> {
+    v: u32,
+    name: &'a str,
+    id: String,
+    broken: bool,
+    /// What was broken, as seen just before.
+    was: Option<Place<'a>>,
+    /// Who holds the lock now.
+    holders: Vec<Place<'a>>,
+    store: &'a str,
+}
+
+impl<'a> Breaking<'a> {
+    pub(crate) fn new(
+        name: &'a Name,
+        tag: Tag,
+        broken: bool,
+        was: Option<(u32, &'a PlaceView)>,
+        now: Option<&'a LineView>,
+        store: &'a str,
+    ) -> Self {
+        let holders = now.into_iter().flat_map(|line| {
+            let holders: Vec<_> = line.holders().collect();
+            holders.into_iter().map(|place| Place::of(line.capacity, place, None))
+        });
+        Self {
+            v: 1,
+            name: name.as_str(),
+            id: tag.to_string(),
+            broken,
+            was: was.map(|(capacity, place)| Place::of(capacity, place, None)),
+            holders: holders.collect(),
+            store,
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Serialize)]
+pub(crate) struct Event<'a> {
+    v: u32,
+    at: &'a str,
+    event: &'static str,
+    name: &'a str,
+    id: String,
+    owner: Option<&'a str>,
+    host: Option<&'a str>,
+    pid: Option<u32>,
+    reason: &'a str,
+    labels: BTreeMap<&'a str, &'a str>,
+    mode: &'static str,
+    permits: Option<u32>,
+    fence: Option<u64>,
+    /// At an end: until it was seen to be gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_ms: Option<u64>,
+    age_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    break_reason: Option<&'a str>,
+    store: &'a str,
+}
+
+impl<'a> Event<'a> {
+    pub(crate) fn of(event: &event::Event<'a>, at: &'a str, store: &'a str) -> Self {
+        let place = Place::of(event.capacity, event.place, None);
+        let cause = event.broken.map(|broken| &*broken.cause);
+        Self {
+            v: 1,
+            at,
+            event: event.what.word(),
+            name: event.name.as_str(),
+            id: place.id,
+            owner: place.owner,
+            host: place.host,
+            pid: place.pid,
+            reason: place.reason,
+            labels: place.labels,
+            mode: place.mode,
+            permits: place.permits,
+            fence: fence(event.place),
+            held_ms: place.held_ms.map(|held| held + ms(event.ago)),
+            age_ms: place.age_ms + ms(event.ago),
+            by: cause.map(|cause| &*cause.by),
+            break_reason: cause.map(|cause| &*cause.reason),
+            store,
+        }
+    }
 }
 
 /// One line. Nothing here can fail to be written: the keys are text and the numbers are finite.

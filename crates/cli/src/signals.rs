@@ -57,6 +57,12 @@ impl Signals {
         }
     }
 
+    /// Listens, with an error to show.
+    pub(crate) fn heed() -> Result<Self, Failure> {
+        Self::listen()
+            .map_err(|error| Failure::new(Exit::Unreachable, format!("cannot listen for signals: {error}")))
+    }
+
     /// Does `work` unless a signal comes first: that ends us, and what was begun is given up.
     pub(crate) async fn unless_told<T>(
         &mut self,

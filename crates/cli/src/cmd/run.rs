@@ -14,7 +14,7 @@ use grant::Grant;
 
 /// Takes the lock, runs the command, releases the lock.
 pub(crate) async fn run(plan: &Run, store: &Store) -> Result<Exit, Failure> {
-    let mut signals = listen()?;
+    let mut signals = Signals::heed()?;
     let mut course = Course::new(plan);
     let exit = turn(&mut course, store, &mut signals).await;
     course.report(exit);
@@ -23,7 +23,7 @@ pub(crate) async fn run(plan: &Run, store: &Store) -> Result<Exit, Failure> {
 
 /// The same again and again, for as long as the leadership is only lost.
 pub(crate) async fn elect(plan: &Run, store: &Store) -> Result<Exit, Failure> {
-    let mut signals = listen()?;
+    let mut signals = Signals::heed()?;
     loop {
         let mut course = Course::new(plan);
         let exit = turn(&mut course, store, &mut signals).await;
@@ -42,9 +42,4 @@ async fn turn(course: &mut Course<'_>, store: &Store, signals: &mut Signals) -> 
         }
     };
     done.await.unwrap_or_else(Failure::tell)
-}
-
-fn listen() -> Result<Signals, Failure> {
-    Signals::listen()
-        .map_err(|error| Failure::new(Exit::Unreachable, format!("cannot listen for signals: {error}")))
 }
