@@ -99,7 +99,7 @@ enum Span {
     /// As long as the engine's value in this process, which is the store.
     Engine,
     /// Longer than that.
-    #[cfg_attr(not(feature = "file"), expect(dead_code, reason = "this build has no other store"))]
+    #[cfg_attr(not(feature = "file"), allow(dead_code, reason = "this build has no other store"))]
     Own,
 }
 
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn every_store_of_this_build_has_a_kind() {
         let known = |url: &&str| KINDS.iter().any(|kind| url.starts_with(&format!("{}:", kind.scheme)));
-        assert!(crate::schemes().iter().all(|url| known(url)));
+        assert!(crate::schemes().iter().all(known));
         assert_eq!(KINDS.len(), crate::schemes().len());
         let said = url::unknown("gopher").to_string();
         assert!(said.ends_with(&crate::schemes().join(", ")), "{said}");
@@ -230,6 +230,12 @@ mod tests {
         for (url, kind) in [("gopher://x", ErrorKind::Unsupported), ("nonsense", ErrorKind::Invalid)] {
             assert_eq!(examine(url).await.unwrap_err().kind(), kind);
         }
+    }
+
+    #[test]
+    fn an_examination_can_move_between_threads() {
+        fn is_send(_: impl Send) {}
+        is_send(examine("memory:"));
     }
 
     #[tokio::test]

@@ -163,14 +163,14 @@ fn room(room: Room) -> Finding {
         None => format!("{} MiB are free", room.bytes / MIB),
     };
     if scarce(MIB, 64) {
-        let text = format!("{left}: new locks will fail; free some space");
+        let text = format!("{left}: new locks may fail; free some space");
         return Finding::new(Severity::Problem, CODE, text);
     }
     if scarce(64 * MIB, 1024) {
         return Finding::new(
             Severity::Warning,
             CODE,
-            format!("{left}: soon new locks will fail; free some space"),
+            format!("{left}: new locks may fail soon; free some space"),
         );
     }
     Finding::new(Severity::Ok, CODE, left)

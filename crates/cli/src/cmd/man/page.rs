@@ -182,7 +182,7 @@ impl Page {
                 }
                 listed = false;
                 self.body.text([roman(line)]);
-            } else if columns.len() % 2 == 0
+            } else if columns.len().is_multiple_of(2)
                 && columns.iter().step_by(2).all(|key| key.starts_with("BRAMAH_"))
             {
                 columns.chunks(2).for_each(|pair| self.entry(pair[0], pair[1]));
