@@ -17,6 +17,7 @@
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
 
+pub mod doctor;
 mod url;
 
 use std::sync::Arc;
@@ -45,6 +46,11 @@ pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
         ("file", rest) => Ok(Arc::new(File::open(url::directory(rest)?)?)),
         (scheme, _) => Err(url::unknown(scheme)),
     }
+}
+
+/// The stores of this build, by their URLs.
+pub fn schemes() -> &'static [&'static str] {
+    if cfg!(feature = "file") { &["memory:", "file:///dir"] } else { &["memory:"] }
 }
 
 /// `url` without what may be secret in it: user info and the query's values.

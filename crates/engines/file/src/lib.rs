@@ -76,6 +76,7 @@
 
 mod bells;
 mod boot;
+pub mod checkup;
 mod claim;
 mod codec;
 mod engine;

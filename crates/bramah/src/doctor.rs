@@ -1,0 +1,248 @@
+//! Trying a store, and saying in words what it promises and what was found.
+//!
+//! What every engine tells of itself is put into words once ([`Promise`]); what only one kind of store has to be asked
+//! for is in a file of its own, with a line in the table of kinds.
+
+#[cfg(feature = "file")]
+mod file;
+mod memory;
+mod promise;
+mod times;
+
+use std::sync::Arc;
+
+use bramah_core::{
+    About, Clock, Engine, ErrorKind, Keep, Look, Name, Opening, Reply, Result, Scope, Session, SessionId,
+};
+
+pub use promise::Promise;
+pub use times::Times;
+
+use crate::url;
+
+/// What an examination of a store found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkup {
+    /// The store's URL without secrets.
+    pub store: String,
+    /// What it promises.
+    pub promises: Vec<Promise>,
+    /// What was looked at, and what came of it.
+    pub findings: Vec<Finding>,
+    /// How long things take. `None` when locking failed: then there is a finding that says why.
+    pub times: Option<Times>,
+}
+
+impl Checkup {
+    /// Whether nothing was found that keeps the store from what it promises.
+    pub fn is_healthy(&self) -> bool {
+        self.findings.iter().all(|finding| finding.severity < Severity::Problem)
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was looked at, such as `file.flock`. Stable: for scripts.
+    pub code: &'static str,
+    /// One line: what was found, and what to do about it.
+    pub text: String,
+}
+
+impl Finding {
+    fn new(severity: Severity, code: &'static str, text: impl Into<String>) -> Self {
+        Self { severity, code, text: text.into() }
+    }
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// As it should be.
+    Ok,
+    /// Good to know.
+    Note,
+    /// It works, and may stop to do so, or is slower than it could be.
+    Warning,
+    /// A promise is not kept.
+    Problem,
+}
+
+impl Severity {
+    /// In one lower-case word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// What is to be known of one kind of store beyond what its engine tells.
+struct Kind {
+    scheme: &'static str,
+    excludes: Promise,
+    /// How long the store lives.
+    span: Span,
+    /// Looks at what only this kind has. It gets what follows the scheme's colon.
+    look: fn(&str) -> Reply<Vec<Finding>>,
+    /// Removes what is left in the store of a name that was made up for the examination and is out of use.
+    forget: fn(&str, &Name) -> Reply<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    /// As long as the engine's value in this process, which is the store.
+    Engine,
+    /// Longer than that.
+    #[cfg_attr(not(feature = "file"), allow(dead_code, reason = "this build has no other store"))]
+    Own,
+}
+
+const KINDS: &[Kind] = &[
+    memory::KIND,
+    #[cfg(feature = "file")]
+    file::KIND,
+];
+
+/// Where the locks go that the examination takes.
+const TRIALS: &str = "bramah/doctor";
+
+/// Tries the store at `url` and says what it promises, what was found and how long things take. Locks of a random name
+/// below `bramah/doctor` are taken and released for it; nothing is left in the store.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah::Result<()> {
+/// let checkup = bramah::doctor::examine("memory:").await?;
+/// assert!(checkup.is_healthy());
+/// let order = checkup.promises.iter().find(|promise| promise.topic == "order");
+/// assert_eq!(order.map(|order| order.word), Some("fifo"));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// Of a store that cannot be opened, as [`connect`](crate::connect). What fails after that is a finding.
+pub async fn examine(url: &str) -> Result<Checkup> {
+    let engine = crate::engine(url).await?;
+    let (scheme, rest) = url::scheme(url)?;
+    let Some(kind) = KINDS.iter().find(|kind| kind.scheme == scheme) else {
+        return Err(url::unknown(scheme));
+    };
+    let mut findings = (kind.look)(rest).await.unwrap_or_else(|error| {
+        vec![Finding::new(Severity::Problem, "store.look", format!("it cannot be looked at: {error}"))]
+    });
+    findings.extend(lines(&*engine).await);
+    let promises = promise::all(kind, &engine.profile(), leaves(&*engine).await);
+    let name = Name::new(format!("{TRIALS}/{}", SessionId::random()?))?;
+    let times = times::measure(url, &engine, kind.span, &name).await;
+    let cleaned = (kind.forget)(rest, &name).await;
+    let failed = |error| Finding::new(Severity::Problem, "store.lock", format!("locking failed: {error}"));
+    findings.extend(times.as_ref().err().map(failed));
+    if times.is_ok() {
+        findings.push(Finding::new(
+            Severity::Ok,
+            "store.lock",
+            "a lock can be taken, handed over and released",
+        ));
+    }
+    findings.extend(cleaned.err().map(|error| {
+        let text = format!("the lock of this trial was left behind, free: {error}");
+        Finding::new(Severity::Warning, "store.left_over", text)
+    }));
+    Ok(Checkup { store: crate::redacted(url), promises, findings, times: times.ok() })
+}
+
+/// Whether every lock can be read.
+async fn lines(engine: &dyn Engine) -> Vec<Finding> {
+    let problem = |error| Finding::new(Severity::Problem, "store.unreadable", format!("{error}"));
+    match engine.survey(&Scope::All, Look::Once).await {
+        Ok(survey) if survey.unreadable.is_empty() => {
+            let text = match survey.lines.iter().filter(|line| !line.places.is_empty()).count() {
+                0 => "every lock can be read; none is in use".to_owned(),
+                count => format!("every lock can be read; in use: {count}"),
+            };
+            vec![Finding::new(Severity::Ok, "store.readable", text)]
+        }
+        Ok(survey) => survey.unreadable.into_iter().map(problem).collect(),
+        Err(error) => vec![problem(error)],
+    }
+}
+
+/// Whether a lock can outlive its process; `None` if that could not be found out.
+async fn leaves(engine: &dyn Engine) -> Option<bool> {
+    let session = SessionId::random().ok()?;
+    let (ttl, about) = (Session::MIN_TTL, About::this_process());
+    let opening = Arc::new(Opening { session, ttl, keep: Keep::Nobody, about });
+    match engine.open(opening).await {
+        Ok(_) => {
+            // What is left of it ends with its ttl.
+            let _ = engine.close(session).await;
+            Some(true)
+        }
+        Err(error) if error.kind() == ErrorKind::Unsupported => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Fences of a store that mints them by this machine's wall clock.
+fn wall_clock(wall_us: u64) -> Finding {
+    /// The start of 2024: this code is younger.
+    const LEAST_US: u64 = 1_704_067_200_000_000;
+    const CODE: &str = "host.wall_clock";
+    if wall_us >= LEAST_US {
+        return Finding::new(Severity::Ok, CODE, "the wall clock is past 2023, so fences can rise by it");
+    }
+    let text = "the wall clock is before 2024: fences start too low, and a resource that has seen later ones \
+                refuses them; set the clock";
+    Finding::new(Severity::Warning, CODE, text)
+}
+
+fn wall_now() -> u64 {
+    Clock::boot().wall_us()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_never_set_is_told() {
+        assert_eq!(wall_clock(0).severity, Severity::Warning);
+        assert_eq!(wall_clock(1_704_067_199_999_999).severity, Severity::Warning);
+        assert_eq!(wall_clock(1_704_067_200_000_000).severity, Severity::Ok);
+    }
+
+    #[test]
+    fn every_store_of_this_build_has_a_kind() {
+        let known = |url: &&str| KINDS.iter().any(|kind| url.starts_with(&format!("{}:", kind.scheme)));
+        assert!(crate::schemes().iter().all(known));
+        assert_eq!(KINDS.len(), crate::schemes().len());
+        let said = url::unknown("gopher").to_string();
+        assert!(said.ends_with(&crate::schemes().join(", ")), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_cannot_be_opened_is_the_error_itself() {
+        for (url, kind) in [("gopher://x", ErrorKind::Unsupported), ("nonsense", ErrorKind::Invalid)] {
+            assert_eq!(examine(url).await.unwrap_err().kind(), kind);
+        }
+    }
+
+    #[test]
+    fn an_examination_can_move_between_threads() {
+        fn is_send(_: impl Send) {}
+        is_send(examine("memory:"));
+    }
+
+    #[tokio::test]
+    async fn memory_is_healthy_and_ends_with_the_process() {
+        let checkup = examine("memory:").await.unwrap();
+        assert!(checkup.is_healthy() && checkup.times.is_some());
+        let detached = checkup.promises.iter().find(|promise| promise.topic == "detached").unwrap();
+        assert_eq!(detached.word, "no");
+    }
+}
