@@ -26,6 +26,7 @@ pub(crate) struct Args {
 
 /// Which locks are meant.
 #[derive(Clone, Debug, Default, Flags)]
+#[command(next_help_heading = "Which store")]
 pub(crate) struct Place {
     /// Where the locks live: file:///dir for the processes of one machine, memory: for trying things out.
     /// [default: $BRAMAH_ENGINE, else the profile's, else files in your state directory]
@@ -327,7 +328,7 @@ pub(crate) fn refusal(error: &clap::Error) -> Result<String, Failure> {
     // What follows is the usage and where to read more: too much for a log.
     let what = text.split("\n\nUsage:").next().unwrap_or(&text);
     let what = what.split("\n\nFor more information").next().unwrap_or(what);
-    let what = what.strip_prefix("error: ").unwrap_or(what);
+    let what = what.strip_prefix("error: ").unwrap_or(what).replace("\n\n  tip:", ";");
     let words: Vec<String> = what.split_whitespace().map(scrub).collect();
     Err(Failure::usage(format!("{}; see --help", words.join(" "))))
 }
@@ -335,7 +336,9 @@ pub(crate) fn refusal(error: &clap::Error) -> Result<String, Failure> {
 /// A word of the command line, repeated in a message, may be a URL in the wrong place.
 fn scrub(word: &str) -> String {
     match word.split_once("//") {
-        Some((scheme, rest)) if rest.contains('@') => format!("{scheme}//…"),
+        Some((scheme, rest)) if rest.contains('@') => {
+            format!("{scheme}//…{}", if scheme.starts_with('\'') { "'" } else { "" })
+        }
         _ => word.to_owned(),
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// On a store.
-    On(Store, Task),
+    On(Store, Box<Task>),
     /// Here.
     Here(Errand),
 }
@@ -88,6 +88,8 @@ pub(crate) struct Lock {
     pub(crate) busy_code: u8,
     pub(crate) form: Form,
     pub(crate) talk: Talk,
+    /// The holds of the runs that we are inside of.
+    pub(crate) inside: Vec<Tag>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,7 @@ impl Plan {
             verb => {
                 let settings = Settings::resolve(&args.place, env)?;
                 let task = Task::new(verb, &settings, env)?;
-                Ok(Self::On(settings.store, task))
+                Ok(Self::On(settings.store, Box::new(task)))
             }
         }
     }
@@ -196,7 +198,7 @@ impl Run {
         let defaults = settings.defaults(&names[0]);
         let ttl = ttl(&args.ttl, settings, &defaults)?;
         let grace = grace(args.supervision.grace.or(defaults.grace), ttl)?;
-        let (program, arguments) = command(args.command, args.shell.text)?;
+        let (program, arguments) = command("run", args.command, args.shell.text)?;
         Ok(Self {
             patience: patience(&args.busy, settings, &defaults),
             busy_code: args.busy.busy_code.unwrap_or(Exit::BUSY),
@@ -227,7 +229,7 @@ impl Run {
         let defaults = settings.defaults(&name);
         let ttl = ttl(&args.ttl, settings, &defaults)?;
         let grace = grace(args.supervision.grace.or(defaults.grace), ttl)?;
-        let (program, arguments) = command(args.command, args.shell.text)?;
+        let (program, arguments) = command("elect", args.command, args.shell.text)?;
         Ok(Self {
             patience: Patience::Forever,
             busy_code: Exit::BUSY,
@@ -276,6 +278,7 @@ impl Lock {
             busy_code: args.busy.busy_code.unwrap_or(Exit::BUSY),
             form: form(args.json),
             talk: talk(args.quiet, false),
+            inside: env.inside.clone(),
             want: Want {
                 mode: mode(&args.mode, &defaults),
                 ttl: ttl(&args.ttl, settings, &defaults)?,
@@ -362,14 +365,20 @@ fn labels(mut given: Vec<(String, String)>, env: &Env) -> Vec<(String, String)> 
     given
 }
 
-fn command(words: Vec<OsString>, text: Option<String>) -> Result<(OsString, Vec<OsString>), Failure> {
+fn command(
+    verb: &str,
+    words: Vec<OsString>,
+    text: Option<String>,
+) -> Result<(OsString, Vec<OsString>), Failure> {
     let mut words = match text {
         Some(text) => vec!["sh".into(), "-c".into(), text.into()],
         None => words,
     }
     .into_iter();
     let program = words.next().ok_or_else(|| {
-        Failure::usage("no command to run: give it after two dashes, bramah run NAME -- CMD; see --help")
+        Failure::usage(format!(
+            "no command to run: give it after two dashes, bramah {verb} NAME -- CMD; see --help"
+        ))
     })?;
     Ok((program, words.collect()))
 }

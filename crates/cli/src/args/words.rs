@@ -28,17 +28,20 @@ Exit codes:
   run, elect: else the command's own.   Questions: 0 yes, 1 no.";
 
 pub(super) const RUN: &str = "\
-The command runs without a shell, in a process group of its own (in ours at the head of a pipeline on a terminal).
-stdin is passed on; SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are forwarded. Its environment has
+The command runs without a shell, in a process group of its own (in ours at the head of a
+pipeline on a terminal). stdin is passed on; SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
+and SIGWINCH are forwarded. Its environment has
   BRAMAH_LOCK    the name             BRAMAH_ID      this hold, as listed by show
-  BRAMAH_FENCE   the fencing token: give it to what you write to, and let it refuse a smaller one than it has seen
+  BRAMAH_FENCE   the fencing token: give it to what you write to, which refuses a smaller one
+                 than it has seen
   BRAMAH_OWNER   who we say we are    BRAMAH_STORE   the store's URL without secrets
   BRAMAH_TTL_MS  how long the store keeps the lock of a process that it does not hear of
   BRAMAH_SOCKET  where `bramah check` asks
 With several locks the names, ids and fences stand in the order of the names, parted by commas.
 
-If the lock runs out while the command runs, its whole group gets SIGTERM and then SIGKILL, before the store may hand
-the lock on, and bramah exits with 79. If bramah itself is killed or frozen, a guardian process does the same.
+If the lock runs out while the command runs, its whole group gets SIGTERM and then SIGKILL,
+before the store may hand the lock on, and bramah exits with 79. If bramah itself is killed or
+frozen, a guardian process does the same.
 
 Examples:
   bramah run deploy/prod --reason \"hotfix 1.4.2\" -- ./deploy.sh
@@ -47,39 +50,46 @@ Examples:
   bramah run -l account/7 -l account/9 -- ./transfer 7 9";
 
 pub(super) const ELECT: &str = "\
-Campaigns for as long as it takes, runs the command while it leads, ends it when the leadership is lost, and campaigns
-again. When the command ends by itself, its exit code is ours. The command's environment is that of `bramah run`.
+Campaigns for as long as it takes, runs the command while it leads, ends it when the leadership
+is lost, and campaigns again. When the command ends by itself, its exit code is ours. The
+command's environment is that of `bramah run`.
 
 Example:
   bramah elect worker/billing --ttl 15s --value 10.0.0.7:8080 -- ./billing-worker";
 
 pub(super) const LOCK: &str = "\
-The handle is printed to stdout and gives power over the lock: whoever has it can renew and unlock. Nothing renews the
-lock by itself: it ends after its ttl. Stores that tie a lock to a living process refuse this.
+The handle is printed to stdout and gives power over the lock: whoever has it can renew and
+unlock. Nothing renews the lock by itself: it ends after its ttl. Stores that tie a lock to a
+living process refuse this.
 
 Example:
   handle=$(bramah lock deploy/prod --ttl 4h --reason \"freeze: failover, ask ana\")
   bramah unlock deploy/prod --handle \"$handle\"";
 
 pub(super) const WAIT: &str = "\
-Exits with 0 when nobody holds it, with 75 when the time is up. Nothing is taken: somebody else may be quicker.
+Exits with 0 when nobody holds it, with 75 when the time is up. Nothing is taken: somebody else
+may be quicker.
 
 Example:
   bramah wait deploy/prod -w 10m && echo \"the deploy is over\"";
 
 pub(super) const WATCH: &str = "\
-First what is held and who waits now (event \"held\", \"waiting\"), then what happens: acquired, released, expired,
-broken, waiting, gave_up. Ends with the first signal, or when nobody reads. Changes that follow each other faster than
-they can be looked at may be seen as one.";
+First what is held and who waits now (event \"held\", \"waiting\"), then what happens: acquired,
+released, expired, broken, waiting, gave_up, changed (a leader's value). Where the store sees a
+process end, its hold is released. Ends with the first signal, or when nobody reads. Changes that
+follow each other faster than they can be looked at may be seen as one.";
 
 pub(super) const BREAK: &str = "\
-The lock goes to the next in line at once, and the fence rises: what the old holder still writes is refused by whatever
-checks fences. The old holder learns with its next renewal (a third of its ttl). Exit code 1 if there is no such hold.
+The lock goes to the next in line at once, and the fence rises: what the old holder still writes
+is refused by whatever checks fences. The old holder learns with its next renewal (a third of its
+ttl). Somebody who waits goes to the end of the line. Exit code 1 if there is no such hold or
+place.
 
 Example:
   bramah show deploy/prod      # says h3f09a4c2b1d7
   bramah break deploy/prod --id h3f09a4c2b1d7 --reason \"ci-7 was taken down\"";
 
 pub(super) const CHECK: &str = "\
-Prints for how many milliseconds the lock is certain to be held without another renewal, or that this does not depend on
-time. Exit code 0 if it is held, 1 if not, 64 outside of a command run by bramah.";
+Prints for how many milliseconds the lock is certain to be held without another renewal, or that
+this does not depend on time. Exit code 0 if it is held, 1 if not, 64 outside of a command run by
+bramah.";

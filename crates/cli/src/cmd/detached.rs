@@ -45,6 +45,7 @@ async fn take_and_leave(
     session: &Session,
     plan: &Lock,
 ) -> Result<Option<(Detached, Option<Fence>)>, Failure> {
+    take::refuse_own(session, &plan.want.names, &plan.inside).await?;
     let Some(guards) = take::take(session, &plan.want, plan.patience, plan.talk).await? else {
         return Ok(None);
     };

@@ -30,7 +30,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// Does what was planned.
 pub(crate) async fn execute(plan: Plan) -> Exit {
     let done = match plan {
-        Plan::On(store, task) => on(&store, task).await,
+        Plan::On(store, task) => on(&store, *task).await,
         Plan::Here(errand) => here(errand).await,
     };
     done.unwrap_or_else(Failure::tell)

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use bramah::Moment;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
@@ -142,11 +141,6 @@ pub(crate) fn words(bytes: Vec<Vec<u8>>) -> impl Iterator<Item = OsString> {
 
 pub(crate) fn ns(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The moment `left` from now; never for ever.
-pub(crate) fn deadline(now: Moment, left: Duration) -> u64 {
-    (now + left).ns()
 }
 
 pub(crate) fn exit(code: Option<u8>, signal: i32) -> Exit {
