@@ -22,7 +22,7 @@ The repository's own tasks.
 usage: cargo xtask TASK
 
   test [--quick]          everything that must pass before a change is merged
-  bench NAME              run a benchmark: core
+  bench NAME              run a benchmark: core, cli
   soak NAME [--times N]   run something for long: worlds, counting, conformance, suite, load
   tidy                    check what the style guide can check by machine
 
@@ -53,7 +53,8 @@ Builds a benchmark with optimizations and runs it.
 
 usage: cargo xtask bench NAME
 
-  core    the cost of core alone, on the memory engine
+  core    the cost of core alone, on the memory engine, and of the file engine
+  cli     the cold start of the command against flock, and 200 processes that wait in one line
 ";
 
 const SOAK_HELP: &str = "\

@@ -7,10 +7,15 @@ use crate::cargo::{cargo, run as run_command, shown};
 pub(crate) struct Bench {
     pub(crate) name: &'static str,
     package: &'static str,
+    /// What it runs besides itself.
+    beside: Option<&'static str>,
     args: &'static [&'static str],
 }
 
-pub(crate) const BENCHES: &[Bench] = &[Bench { name: "core", package: "bramah-bench", args: &["core"] }];
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench { name: "core", package: "bramah-bench", beside: None, args: &["core"] },
+    Bench { name: "cli", package: "bramah-bench", beside: Some("bramah-cli"), args: &["cli"] },
+];
 
 pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {
     BENCHES.iter().find(|bench| bench.name == name).ok_or_else(|| {
@@ -20,6 +25,10 @@ pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {
 }
 
 pub(crate) fn run(bench: &Bench) -> Result<(), String> {
+    if let Some(package) = bench.beside {
+        run_command(&mut cargo(["build", "--release", "--package", package]))
+            .map_err(|why| format!("{package} could not be built: {why}"))?;
+    }
     let mut command = cargo(["run", "--release", "--package", bench.package, "--"]);
     command.args(bench.args);
     println!("== {}", shown(&command));

@@ -1,7 +1,8 @@
-//! Benchmarks: `cargo xtask bench core`. Absolute figures belong to the machine; the ratios are what carries over.
+//! Benchmarks: `cargo xtask bench core`, `cargo xtask bench cli`. Absolute figures belong to the machine; the ratios are what carries over.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures elapsed time and no deadline")]
 
+mod cli;
 mod file;
 mod handover;
 mod many;
@@ -9,22 +10,33 @@ mod report;
 
 use std::process::ExitCode;
 
+use report::Report;
+
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("core") => run(),
-        other => {
-            eprintln!("unknown benchmark {:?}; there is: core", other.unwrap_or(""));
+    let mut args = std::env::args().skip(1);
+    match (args.next().as_deref(), args.next()) {
+        (Some("core"), None) => run(core),
+        (Some("cli"), None) => run(cli::run),
+        (Some("stamp"), Some(file)) => match cli::stamp(&file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        (other, _) => {
+            eprintln!("unknown benchmark {:?}; there are: core, cli", other.unwrap_or(""));
             ExitCode::from(64)
         }
     }
 }
 
-fn run() -> ExitCode {
-    let mut report = report::Report::default();
-    let outcome = many::run(&mut report)
-        .and_then(|()| handover::run(&mut report))
-        .and_then(|()| file::run(&mut report));
-    match outcome {
+fn core(report: &mut Report) -> bramah::Result<()> {
+    many::run(report)?;
+    handover::run(report)?;
+    file::run(report)
+}
+
+fn run(bench: impl FnOnce(&mut Report) -> bramah::Result<()>) -> ExitCode {
+    let mut report = Report::default();
+    match bench(&mut report) {
         Ok(()) if report.met() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
         Err(error) => {

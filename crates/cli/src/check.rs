@@ -5,10 +5,7 @@
 
 use std::{
     io::{self, Read},
-    os::{
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream},
-    },
+    os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream},
     time::Duration,
 };
 
@@ -36,6 +33,17 @@ impl Answer {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn address(name: &str) -> io::Result<SocketAddr> {
+    std::os::linux::net::SocketAddrExt::from_abstract_name(name)
+}
+
+/// Elsewhere nobody answers, and nobody can ask.
+#[cfg(not(target_os = "linux"))]
+fn address(_: &str) -> io::Result<SocketAddr> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// A name that nobody else has.
 pub(crate) fn name() -> Option<String> {
     SessionId::random().ok().map(|id| format!("bramah-{id}"))
@@ -50,7 +58,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn open(name: &str) -> io::Result<Self> {
-        let listener = StdListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+        let listener = StdListener::bind_addr(&address(name)?)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener: UnixListener::from_std(listener)?, us: rustix::process::getuid().as_raw() })
     }
@@ -70,7 +78,7 @@ impl Desk {
 
 /// Asks. An error means that there is nobody to ask any more.
 pub(crate) fn ask(name: &str) -> io::Result<Answer> {
-    let mut stream = StdStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    let mut stream = StdStream::connect_addr(&address(name)?)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     stream.read_to_string(&mut line)?;

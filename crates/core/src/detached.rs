@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Look, Name, Result, Scope};
+use crate::{
+    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Look, Name, Opening, Result, Scope,
+    session::check_ttl,
+};
 
 /// A lock that was left held: a freeze over a weekend, a maintenance window, a job that spans several processes.
 ///
@@ -50,8 +53,15 @@ impl Detached {
     /// # Errors
     /// `Lost` when it is not held any more: it ran out, was released or broken. And what the engine says.
     pub async fn renew(&self) -> Result<Duration> {
-        let claim = self.find().await?.ok_or_else(|| self.lost())?;
-        let ttl = claim.ttl;
+        self.renew_for(None).await
+    }
+
+    async fn renew_for(&self, ttl: Option<Duration>) -> Result<Duration> {
+        let mut claim = self.find().await?.ok_or_else(|| self.lost())?;
+        let ttl = ttl.unwrap_or(claim.ttl);
+        if ttl != claim.ttl {
+            claim = Arc::new(Claim { ttl, ..(*claim).clone() });
+        }
         let renewal = self.engine.renew(self.id.session, [claim].into()).await?;
         if renewal.gone.contains(&self.id) {
             return Err(self.lost());
@@ -89,7 +99,7 @@ impl Detached {
 }
 
 impl Guard {
-    /// Leaves the lock held when this process ends, for a ttl from now. Only in a session that nobody keeps
+    /// Leaves the lock held when this process ends, for the session's ttl from now. Only in a session that nobody keeps
     /// ([`Keep::Nobody`]).
     ///
     /// # Errors
@@ -99,6 +109,20 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future releases the lock.
     pub async fn leave(self) -> Result<Detached> {
+        let ttl = self.hold().core().opening.ttl;
+        self.leave_for(ttl).await
+    }
+
+    /// The same for another ttl than the session was opened with. Who waits for long before it leaves for long opens the
+    /// session with a short one: what is left of a waiter that was killed ends with that.
+    ///
+    /// # Errors
+    /// As [`leave`](Guard::leave), and `Invalid` for a ttl out of range.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lock.
+    pub async fn leave_for(self, ttl: Duration) -> Result<Detached> {
+        check_ttl(ttl)?;
         let (name, hold) = (self.name(), self.hold());
         let (core, seat) = (hold.core(), hold.seat());
         if core.opening.keep != Keep::Nobody {
@@ -106,7 +130,10 @@ impl Guard {
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         let left = Detached::new(core.engine.clone(), name, seat.id);
-        left.renew().await?;
+        if ttl != core.opening.ttl {
+            core.whole(core.engine.open(Arc::new(Opening { ttl, ..(*core.opening).clone() }))).await?;
+        }
+        left.renew_for(Some(ttl)).await?;
         if !self.is_held() {
             return Err(hold.lost_error());
         }

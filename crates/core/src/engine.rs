@@ -37,15 +37,15 @@ pub trait Engine: Debug + Send + Sync + 'static {
     fn profile(&self) -> Profile;
 
     /// Opens the session that claims hang from and answers the ttl granted, [`Duration::MAX`] where claims do not
-    /// expire by time. Opening an open session again is harmless and brings back one that the store has dropped
-    /// (its claims stay gone).
+    /// expire by time. Opening an open session again is harmless, sets its ttl where the session carries the claims, and
+    /// brings back one that the store has dropped (its claims stay gone).
     fn open(&self, opening: Arc<Opening>) -> Reply<Duration>;
 
     /// Enters the line; or, with [`again`](Claim::again), asks. `Lost` means that the store no longer knows the
     /// session: core opens it anew.
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing>;
 
-    /// Proves that the session lives, and reconciles both ways. Always called from the keeper's runtime, so an engine
+    /// Proves that the session lives, each claim for its `ttl` from now on, and reconciles both ways. Always called from the keeper's runtime, so an engine
     /// with connections has one there for this alone. One claim that cannot be renewed must not hold up the others:
     /// small batches, and `unknown` for what was not answered in time. It also advances the lines it touches.
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal>;

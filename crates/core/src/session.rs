@@ -203,12 +203,7 @@ impl SessionBuilder {
     /// # Errors
     /// `Invalid` for a ttl out of range or a description that is too long; else what the engine says.
     pub async fn open(self) -> Result<Session> {
-        if !(Session::MIN_TTL..=Session::MAX_TTL).contains(&self.ttl) {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("a ttl of {:?} is out of range; use 100ms to 30 days", self.ttl),
-            ));
-        }
+        check_ttl(self.ttl)?;
         if self.about.encode().len() > About::MAX_BYTES {
             return Err(Error::new(ErrorKind::Invalid, "owner and labels are over 4096 bytes; shorten them"));
         }
@@ -227,4 +222,11 @@ impl SessionBuilder {
         core.keeper.send(Order::Attend(core.clone()));
         Ok(Session(Arc::new(Handle { core })))
     }
+}
+
+pub(crate) fn check_ttl(ttl: Duration) -> Result<()> {
+    if (Session::MIN_TTL..=Session::MAX_TTL).contains(&ttl) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid, format!("a ttl of {ttl:?} is out of range; use 100ms to 30 days")))
 }

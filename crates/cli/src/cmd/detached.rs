@@ -8,7 +8,7 @@ use crate::{
     cmd,
     exit::{Exit, Failure},
     json,
-    plan::{Form, Handle, Lock, Talk, bad_handle},
+    plan::{Form, Handle, Lock, Talk, Want, bad_handle},
     say::{emit, say},
     signals::Signals,
     span,
@@ -22,9 +22,11 @@ const MAX_HANDLE_BYTES: u64 = 1024;
 pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
     refuse_memory(store)?;
     let mut signals = Signals::heed()?;
-    let session = signals.unless_told(take::open(store, &plan.want, Keep::Nobody)).await?;
+    // While it waits nobody needs it for long: so a process that is killed leaves no place for hours.
+    let waiting = Want { ttl: plan.want.ttl.min(Session::DEFAULT_TTL), ..plan.want.clone() };
+    let session = signals.unless_told(take::open(store, &waiting, Keep::Nobody)).await?;
     match signals.unless_told(take_and_leave(&session, plan)).await {
-        Ok(Some((left, fence))) => tell(store, &session, plan, &left, fence).await,
+        Ok(Some((left, fence))) => tell(store, plan, &left, fence).await,
         // Nobody keeps this session, so it does not end with us: what it has is given up in so many words.
         Ok(None) => {
             if plan.talk > Talk::Little && plan.busy_code != 0 {
@@ -51,18 +53,12 @@ async fn take_and_leave(
     };
     let Some(guard) = guards.into_vec().pop() else { return Ok(None) };
     let fence = guard.fence();
-    Ok(Some((guard.leave().await?, fence)))
+    Ok(Some((guard.leave_for(plan.want.ttl).await?, fence)))
 }
 
 /// Hands out the handle. A lock whose handle reached nobody could only run out, so it is released instead.
-async fn tell(
-    store: &Store,
-    session: &Session,
-    plan: &Lock,
-    left: &Detached,
-    fence: Option<Fence>,
-) -> Result<Exit, Failure> {
-    let (name, ttl) = (left.name(), session.ttl().min(plan.want.ttl));
+async fn tell(store: &Store, plan: &Lock, left: &Detached, fence: Option<Fence>) -> Result<Exit, Failure> {
+    let (name, ttl) = (left.name(), plan.want.ttl);
     let text = match plan.form {
         Form::Human => left.id().to_string(),
         Form::Json => json::to_line(&json::Left {

@@ -285,3 +285,17 @@ fn a_lock_in_memory_is_refused() {
         assert_eq!(text(&out.stdout), "");
     }
 }
+
+#[test]
+fn while_it_waits_its_place_is_short_lived_whatever_its_ttl() {
+    let lab = Lab::new();
+    let mut holder = lab.hold("a", &[]);
+    let mut waiter = lab.start(&["lock", "a", "--ttl", "4h", "-q"]);
+    until("the waiter", || (lab.waiters("a") == [waiter.pid()]).then_some(()));
+    let left = lab.lock("a")["waiters"][0]["ttl_left_ms"].as_u64().unwrap();
+    assert!(left <= 30_000, "a killed one would stand in line for {left} ms");
+    holder.let_go();
+    assert_eq!((holder.code(), waiter.line().len() > 32, waiter.code()), (0, true, 0));
+    let left = lab.lock("a")["holders"][0]["ttl_left_ms"].as_u64().unwrap();
+    assert!(left > 4 * 3_600_000 - 60_000, "it was to be held for four hours, and is for {left} ms");
+}

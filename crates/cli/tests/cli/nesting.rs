@@ -57,3 +57,11 @@ fn what_the_run_around_has_lost_or_never_had_is_not_refused() {
     stale.env("BRAMAH_HELD", "h0123456789ab,nonsense");
     assert_eq!(text(&stale.output().unwrap().stdout), "in\n");
 }
+
+#[test]
+fn a_detached_lock_of_the_run_around_is_refused_too() {
+    let lab = Lab::new();
+    let out = lab.output(&["run", "a", "--", "sh", "-c", &format!("{BRAMAH} lock a")]);
+    assert_eq!((out.status.code(), &*text(&out.stdout)), (Some(64), ""), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("a is held by the run"), "{}", text(&out.stderr));
+}

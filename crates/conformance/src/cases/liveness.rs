@@ -180,8 +180,8 @@ async fn an_abandoned_session_frees_its_locks_after_its_ttl(bench: Bench) -> Out
 async fn a_lock_that_was_left_is_kept_renewed_and_released_by_its_id(bench: Bench) -> Outcome {
     let name = bench.name("x");
     let engine = bench.client().await?;
-    let session = Session::builder(engine).ttl(SHORT * 4).keep(Keep::Nobody).open().await?;
-    let left = session.mutex(&name)?.lock().await?.leave().await?;
+    let session = Session::builder(engine).ttl(SHORT).keep(Keep::Nobody).open().await?;
+    let left = session.mutex(&name)?.lock().await?.leave_for(SHORT * 4).await?;
     drop(session);
     let other = bench.session().await?;
     ensure!(other.mutex(&name)?.try_lock().await?.is_none(), "it was not left but released");

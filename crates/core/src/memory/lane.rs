@@ -123,6 +123,9 @@ impl Lane {
         let Some(index) = self.line.find(|place| place.claim.id == claim.id) else { return false };
         match self.line.get_mut(index) {
             Some(place) if place.expires > terms.now => {
+                if place.claim.ttl != claim.ttl {
+                    place.claim = Arc::new(Claim { ttl: claim.ttl, ..(*place.claim).clone() });
+                }
                 place.prolong(terms.now);
                 true
             }

@@ -9,6 +9,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use bramah_core::{Claim, Error, ErrorKind, Keep, Opening, Result, SessionId};
@@ -115,6 +116,11 @@ impl Session {
 
     /// Proves that it lives; a detached one lives for its ttl from now. `false` if it is too late.
     pub(crate) fn renew(&self, boot: &Boot) -> Result<bool> {
+        self.renew_for(None, boot)
+    }
+
+    /// The same, and a detached one has another ttl from here on.
+    pub(crate) fn renew_for(&self, ttl: Option<Duration>, boot: &Boot) -> Result<bool> {
         if self.keep == Keep::Process || !self.is_alive(boot)? {
             return self.is_alive(boot);
         }
@@ -126,13 +132,13 @@ impl Session {
                 format!("cannot renew {}: it is locked", self.path.display()),
             ));
         }
-        let moved = self.move_on(boot);
+        let moved = self.move_on(ttl, boot);
         let _ = flock(&self.file, FlockOperation::Unlock);
         moved
     }
 
     /// Writes a detached session's new time over the old one, if that has not passed.
-    fn move_on(&self, boot: &Boot) -> Result<bool> {
+    fn move_on(&self, ttl: Option<Duration>, boot: &Boot) -> Result<bool> {
         let Some(keep) = life::read(&self.file, &self.path)?.map(|record| record.keep) else {
             return Ok(false);
         };
@@ -140,6 +146,7 @@ impl Session {
             keep.left_ns(boot).is_some_and(|left| left > 0) && life::is_at(&self.path, self.identity);
         let Kept::Until { ttl_ns, .. } = keep else { return Ok(false) };
         if in_time {
+            let ttl_ns = ttl.map_or(ttl_ns, |ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
             let next = Kept::for_ttl(ttl_ns, boot).encode();
             let failed = |error| io_error("renew the session", &self.path, error);
             self.file.write_all_at(next.as_bytes(), 0).map_err(failed)?;
@@ -191,8 +198,6 @@ fn yielded() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bramah_core::About;
 
     use super::*;

@@ -62,7 +62,7 @@ impl Store {
             (known, _) => known,
         };
         if let Some(session) = known {
-            if session.keep == opening.keep && session.renew(&self.boot)? {
+            if session.keep == opening.keep && session.renew_for(Some(opening.ttl), &self.boot)? {
                 self.sessions().insert(opening.session, session);
                 return Ok(ttl);
             }

@@ -64,12 +64,14 @@ struct Tour {
 struct Person {
     about: Option<Arc<About>>,
     left: Option<Duration>,
+    /// Of a detached session, which carries its claims.
+    ttl: Option<Duration>,
     health: Health,
 }
 
 impl Person {
     fn unknown() -> Self {
-        Self { about: None, left: None, health: Health::Unknown }
+        Self { about: None, left: None, ttl: None, health: Health::Unknown }
     }
 }
 
@@ -227,7 +229,7 @@ fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person
         wait: Wait::Line,
         again: true,
         floor: None,
-        ttl: entry.ttl,
+        ttl: person.ttl.unwrap_or(entry.ttl),
         lease: entry.lease,
         note: entry.note.clone(),
     };
@@ -254,7 +256,11 @@ fn person(path: &Path, store: &Store, host: &str) -> Person {
         (Kept::Process, Some(about)) if *about.host == *host => health(about.pid),
         _ => Health::Unknown,
     };
-    Person { about: record.about.map(Arc::new), left, health }
+    let ttl = match record.keep {
+        Kept::Until { ttl_ns, .. } => Some(Duration::from_nanos(ttl_ns)),
+        Kept::Process => None,
+    };
+    Person { about: record.about.map(Arc::new), left, ttl, health }
 }
 
 /// What the kernel says of a process of this host. Its name is in brackets and may hold anything, so the state is
