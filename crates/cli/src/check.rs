@@ -35,7 +35,8 @@ impl Answer {
 
 #[cfg(target_os = "linux")]
 fn address(name: &str) -> io::Result<SocketAddr> {
-    std::os::linux::net::SocketAddrExt::from_abstract_name(name)
+    use std::os::linux::net::SocketAddrExt;
+    SocketAddr::from_abstract_name(name)
 }
 
 /// Elsewhere nobody answers, and nobody can ask.
