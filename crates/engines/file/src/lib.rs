@@ -84,6 +84,8 @@ mod layout;
 mod ledger;
 mod life;
 mod mail;
+#[cfg(target_os = "linux")]
+mod notify;
 mod renew;
 #[cfg(test)]
 mod samples;
@@ -92,6 +94,7 @@ mod shelf;
 mod state;
 mod store;
 mod survey;
+mod trust;
 mod turn;
 #[cfg_attr(not(target_os = "linux"), path = "unwatched.rs")]
 mod watch;
