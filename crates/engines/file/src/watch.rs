@@ -324,6 +324,16 @@ mod tests {
     }
 
     #[test]
+    fn a_mailbox_that_is_read_no_more_can_be_read_again() {
+        let dir = Scratch::new();
+        let watcher = Watcher::start(Arc::default()).unwrap();
+        let mailbox = Arc::new(Mailbox::open(&dir.0.join("s.mail")).unwrap());
+        let deliver = || watcher.deliver(SessionId::from_bits(1), Arc::clone(&mailbox));
+        watcher.forget(deliver().unwrap());
+        assert!(deliver().is_some(), "the kernel would go on telling of it");
+    }
+
+    #[test]
     fn an_engine_that_ends_closes_the_mailboxes_it_reads() {
         let dir = Scratch::new();
         let mail = dir.0.join("s.mail");

@@ -6,6 +6,7 @@ mod rig;
 use std::{
     fs,
     os::fd::OwnedFd,
+    path::Path,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -60,6 +61,13 @@ fn is_silent(wake: &mut Wake) -> bool {
     std::pin::Pin::new(wake).poll(&mut context).is_pending()
 }
 
+/// How many files of this process have such a path.
+fn open_files(like: &Path) -> usize {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let links = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains(&*like.to_string_lossy())).count()
+}
+
 fn sleep_of(standing: Standing) -> Duration {
     match standing {
         Standing::Queued { sleep, .. } => sleep,
@@ -99,11 +107,7 @@ async fn three_hundred_waiters_are_told_in_order_and_without_inotify() {
     for task in tasks {
         clients.push(task.await.unwrap());
     }
-    let open = fs::read_dir("/proc/self/fd").unwrap();
-    let open = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
-    let inotify: Vec<_> =
-        open.filter(|link| link.to_str().is_some_and(|link| link.contains("inotify"))).collect();
-    assert_eq!(inotify, Vec::<std::path::PathBuf>::new());
+    assert_eq!(open_files(Path::new("inotify")), 0);
 }
 
 #[tokio::test]
@@ -279,23 +283,19 @@ async fn a_lock_of_many_holders_does_not_cost_its_waiter_a_file_for_each() {
     let dir = Dir::new();
     let (a, engine) = (Client::new(&dir), File::open(&dir.0).unwrap());
     let mut readers = Vec::new();
-    let sleep = |readers: &[Client]| {
+    for count in 1..=70 {
+        let reader = Client::on(engine.clone());
+        let claim = Claim { capacity: WHOLE, ..reader.draft("x", Wait::Line) };
+        assert!(matches!(reader.claim(&claim).await.unwrap(), Standing::Held { .. }));
+        readers.push(reader);
+        if count < 64 {
+            continue;
+        }
         let writer = Claim { capacity: WHOLE, weight: WHOLE, ..a.draft("x", Wait::Line) };
-        let (a, readers) = (&a, readers.len());
-        async move {
-            let sleep = sleep_of(a.claim(&writer).await.unwrap());
-            a.withdraw(&writer).await;
-            (readers, sleep)
-        }
-    };
-    for more in [64, 1] {
-        for _ in 0..more {
-            let reader = Client::on(engine.clone());
-            let claim = Claim { capacity: WHOLE, ..reader.draft("x", Wait::Line) };
-            assert!(matches!(reader.claim(&claim).await.unwrap(), Standing::Held { .. }));
-            readers.push(reader);
-        }
-        let (count, sleep) = sleep(&readers).await;
+        let sleep = sleep_of(a.claim(&writer).await.unwrap());
+        a.withdraw(&writer).await;
         assert_eq!(sleep <= Duration::from_secs(1), count > 64, "{count} {sleep:?}");
+        let heard = open_files(&dir.0.join("sessions")) - 2 * readers.len() - 2;
+        assert_eq!(heard, 64, "beside what the sessions keep open themselves");
     }
 }
