@@ -34,8 +34,7 @@ fn peer() {
                 let [flock, pipe] =
                     <[OwnedFd; 2]>::try_from(client.engine.lifelines(client.session)).unwrap();
                 let mut guardian = Command::new("sleep");
-                let guardian =
-                    guardian.arg("1000").stdin(Stdio::from(flock)).stdout(Stdio::from(pipe)).spawn();
+                let guardian = guardian.arg("60").stdin(Stdio::from(flock)).stdout(Stdio::from(pipe)).spawn();
                 println!("\nguardian {}", guardian.unwrap().id());
             }
             "hold y" => {
