@@ -1,6 +1,6 @@
 //! Entering and asking.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bramah_core::{Claim, Error, ErrorKind, Fence, Result, Standing, Wait, Wake};
 
@@ -9,17 +9,10 @@ use crate::{
     session::Session,
     state::{Notice, Stamp, State},
     store::Store,
+    trust::Trust,
     turn::Turn,
     watch::Sign,
 };
-
-/// How long a wake is trusted: a net under the kernel's telling, never the way a hand-over is learnt of.
-const FRONT: Duration = Duration::from_millis(500);
-const BEHIND: Duration = Duration::from_secs(2);
-/// The same where the kernel does not tell: who is next asks so often, and the others by their place, so that a long
-/// line costs little and nobody sleeps over its turn.
-const UNWATCHED: Duration = Duration::from_millis(25);
-const A_PLACE: Duration = Duration::from_millis(2);
 
 /// Refuses what no line can hold.
 pub(crate) fn check(claim: &Claim) -> Result<()> {
@@ -116,16 +109,18 @@ impl Desk<'_> {
         if state.line.would_hold(claim.weight) {
             return Ok((self.join(state), true));
         }
-        let mut armed = true;
-        let wake = (claim.wait != Wait::No).then(|| self.hang(&mut armed));
+        let mut trust = Trust::FULL;
+        let wake = (claim.wait != Wait::No).then(|| self.hang(&mut trust));
         if claim.wait == Wait::Watch {
-            armed &= self.listen_for_changes();
+            trust = trust.and(self.listen_for_changes());
         }
         let ear = Ear::Claim(claim.id);
         changed |= self.store.tend(state, self.stamp, &mut self.notices, |store, state| {
             // The front waiter, and one that takes no place, look after the holders themselves.
             let looks = claim.wait == Wait::Watch || (claim.wait == Wait::Line && state.front().is_none());
-            armed &= !looks || store.listen_for_deaths(state, ear);
+            if looks {
+                trust = trust.and(store.listen_for_deaths(state, ear));
+            }
         })?;
         if state.line.would_hold(claim.weight) {
             return Ok((self.join(state), true));
@@ -134,11 +129,11 @@ impl Desk<'_> {
             (Wait::Line, Some(wake)) => {
                 self.join(state);
                 let at = state.line.len() - 1;
-                let sleep = sleep(armed, at - state.line.held());
+                let sleep = trust.sleep(at - state.line.held());
                 Ok((Standing::Queued { ahead: u32::try_from(at).ok(), wake, sleep }, true))
             }
             (Wait::Watch, Some(wake)) => {
-                Ok((Standing::Queued { ahead: None, wake, sleep: sleep(armed, 0) }, changed))
+                Ok((Standing::Queued { ahead: None, wake, sleep: trust.sleep(0) }, changed))
             }
             _ => Ok((Standing::Refused, changed)),
         }
@@ -147,17 +142,19 @@ impl Desk<'_> {
     /// A claim that is in line and waits: looks after the line, then tells where it stands.
     fn wait(&mut self, state: &mut State) -> Result<(Standing, bool)> {
         let id = self.claim.id;
-        let mut armed = true;
-        let wake = self.hang(&mut armed);
+        let mut trust = Trust::FULL;
+        let wake = self.hang(&mut trust);
         let changed = self.store.tend(state, self.stamp, &mut self.notices, |store, state| {
-            armed &= state.front() != Some(id) || store.listen_for_deaths(state, Ear::Claim(id));
+            if state.front() == Some(id) {
+                trust = trust.and(store.listen_for_deaths(state, Ear::Claim(id)));
+            }
         })?;
         match state.find(id) {
             Some(at) if at < state.line.held() => {
                 Ok((held(state.line.get(at).and_then(|entry| entry.fence)), changed))
             }
             Some(at) => {
-                let sleep = sleep(armed, at - state.line.held());
+                let sleep = trust.sleep(at - state.line.held());
                 Ok((Standing::Queued { ahead: u32::try_from(at).ok(), wake, sleep }, changed))
             }
             // Passed over: our own session ended while we asked.
@@ -185,52 +182,18 @@ impl Desk<'_> {
     }
 
     /// Hangs the bell. The ledger is locked, so nothing can be granted before it hangs.
-    fn hang(&self, armed: &mut bool) -> Wake {
-        *armed &= self.store.listen_for_letters(self.session);
+    fn hang(&self, trust: &mut Trust) -> Wake {
+        *trust = trust.and(self.store.listen_for_letters(self.session));
         self.store.bells.hang(Ear::Claim(self.claim.id))
     }
 
-    fn listen_for_changes(&self) -> bool {
-        let path = self.store.layout.ledger(&self.claim.name);
-        self.store
-            .watcher()
-            .is_some_and(|watcher| watcher.once(&path, Sign::Change, Ear::Claim(self.claim.id)))
+    fn listen_for_changes(&self) -> Trust {
+        let (path, ear) = (self.store.layout.ledger(&self.claim.name), Ear::Claim(self.claim.id));
+        self.store.watcher().is_some_and(|watcher| watcher.change(&path, Sign::Change, ear)).into()
     }
 }
 
 /// The answer to a holder. A fixed lease is ended by its process, which has counted it from its own question on.
 fn held(fence: Option<Fence>) -> Standing {
     Standing::Held { fence, left: None }
-}
-
-/// How long to trust the wake with so many waiting ahead. Not all at once: those who ask at the same time meet at the
-/// ledger.
-fn sleep(armed: bool, waiting_ahead: usize) -> Duration {
-    let places = u32::try_from(waiting_ahead).unwrap_or(u32::MAX);
-    let span = match (armed, places) {
-        (false, places) => A_PLACE.saturating_mul(places).clamp(UNWATCHED, BEHIND),
-        (true, 0) => FRONT,
-        (true, _) => BEHIND,
-    };
-    span.mul_f64(0.8 + 0.4 * fastrand::f64())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_net_is_wide_where_the_kernel_tells_and_for_those_far_behind() {
-        let about = |span: Duration| span.mul_f64(0.79)..span.mul_f64(1.21);
-        for (armed, ahead, span) in [
-            (true, 0, FRONT),
-            (true, 1, BEHIND),
-            (false, 0, UNWATCHED),
-            (false, 5, UNWATCHED),
-            (false, 200, Duration::from_millis(400)),
-            (false, usize::MAX, BEHIND),
-        ] {
-            assert!(about(span).contains(&sleep(armed, ahead)), "{armed} {ahead}");
-        }
-    }
 }

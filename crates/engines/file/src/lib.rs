@@ -19,7 +19,7 @@
 //!     orders%2F42                     a ledger per name: who stands in line, who holds, the last fence
 //!   sessions/
 //!     <32 hex>.<incarnation>          a session; its process keeps an exclusive flock on it while it lives
-//!     <32 hex>.<incarnation>.mail     its mailbox: "claim 7 is held with fence 1799…", "claim 9 should ask"
+//!     <32 hex>.<incarnation>.mail     its mailbox, a named pipe: "claim 7 is held with fence 1799…", "claim 9 should ask"
 //! ```
 //! - A **ledger** is locked with `flock` for the few system calls of one operation, never while a lock is held. It
 //!   is not unlinked and not replaced by rename: two processes would then lock two files of one name. The
@@ -30,15 +30,19 @@
 //! - A **session** lives while its file is at its path and locked. The kernel gives the flock back when the process
 //!   ends, however it ends. A session that was lost is opened under another incarnation, so what it left in ledgers
 //!   stays dead. A *detached* session (`Keep::Nobody`) has no flock but a time: boot id and boot clock.
-//! - A **mailbox** is watched by its owner alone (inotify): a hand-over wakes the process that gets the lock and the
-//!   one that is next, not all that wait. The first in line also watches the session files of the holders. One
-//!   thread per engine does that, from the first wait on. Behind it stands a net: the first in line asks every
-//!   half second, the others every two.
+//! - A **mailbox** is a named pipe that its owner alone reads: a hand-over wakes the process that gets the lock and the
+//!   one that is next, not all that wait. It also tells of the session's end. Its owner keeps it open for writing, under
+//!   an exclusive flock of its own; the first in line opens those of the holders for reading, and the kernel tells it
+//!   when the last copy of a holder's is closed. A pipe says *when* to look, the session's flock says *whether* it
+//!   lives. One thread per engine listens, from the first wait on. Behind it stands a net, for a letter whose sender was
+//!   killed before it sent it: the first in line asks every three seconds, the others by their place, up to every thirty,
+//!   and every renewal looks too. A detached session has a mailbox from the first wait in it on, read by the process
+//!   that waited first; others ask.
 //!
 //! # What happens when
 //! - **A process crashes** or is killed: its flock ends with it, the first in line is told by the kernel at once,
 //!   drops it from the line and goes on. Waiters that died are passed over. Their files are removed when the next
-//!   session opens.
+//!   session opens. A process that was handed the session's lifelines keeps it alive for as long as it has them open.
 //! - **A holder is frozen** (SIGSTOP, a debugger, a swap storm): it keeps its locks, as long as it takes. A survey
 //!   shows it as stopped; `break` ends its hold and raises the fence. Frozen in the middle of an operation
 //!   it keeps that one ledger locked: others get `Unavailable` with the path after ten seconds.
@@ -48,10 +52,11 @@
 //!   another boot; one without a readable header is `Corrupt` and wants to be moved away by a person.
 //! - **The wall clock jumps**: fences still rise by one from the last. Everything else counts on the boot clock.
 //! - **The machine sleeps**: locks stay held; a detached session's time runs on.
-//! - **A cleaner deletes files**: a session whose file is gone is dead to the others; its own process answers `Lost`
-//!   from the next claim or renewal on, and until then believes in its hold (fences tell the resource). A deleted
-//!   ledger is noticed by the next operation and made anew; who held by it is told `gone` at the next renewal. A deleted
-//!   mailbox costs speed: its owner falls back to the net. So keep the directory out of reach of cleaners (`/run`,
+//! - **A cleaner deletes files**: a session whose file is gone is dead to the others, who find it when they next ask; its
+//!   own process answers `Lost` from the next claim or renewal on, and until then believes in its hold (fences tell the
+//!   resource). A deleted ledger is noticed by the next operation and made anew; who held by it is told `gone` at the
+//!   next renewal. A deleted mailbox, or something else in its place, costs speed: its owner falls back to the net, and
+//!   from then on asks often (every 25 ms at the front). So keep the directory out of reach of cleaners (`/run`,
 //!   a user's runtime directory, not `/tmp` where files are removed by age).
 //! - **A process forks without exec**: the child shares the flock of the session, so the locks live until both have
 //!   ended. The child must not use the engine. A child that execs shares nothing: every descriptor is close-on-exec.
@@ -63,12 +68,15 @@
 //! # Where it does not hold
 //! - **Network file systems.** Linux NFS turns `flock` into byte-range locks of the server: exclusion between hosts
 //!   then depends on the server's leases (a partition longer than a lease takes a session's flock away without
-//!   telling its process), inotify tells of local changes only, so waiting falls back to the net, and a detached
-//!   session of another host looks dead, as it counts on another boot. Health is told for processes of this host
-//!   only. Use a server for locks between hosts.
-//! - **More waiting processes than inotify instances** (`fs.inotify.max_user_instances`, 128 a user unless raised): the
-//!   others ask by themselves, who is next every 25 ms and those behind by their place.
-//! - **Not Linux**: no inotify, so waiters ask every 25 ms and the profile says `Polled`. Not tested.
+//!   telling its process), a pipe joins processes of one host only, so waiters for another host's ask by themselves, and
+//!   a detached session of another host looks dead, as it counts on another boot. Health is told for processes of this
+//!   host only. Use a server for locks between hosts.
+//! - **File systems without named pipes**: waiters ask by themselves, who is next every 25 ms and those behind by their
+//!   place, up to every two seconds. The same where the user's pipes or the process's open files have run out.
+//! - **More than 64 holders of one lock**: the first in line listens to 64 of them and looks at the others every second.
+//! - **More processes that watch lines than inotify instances** (`fs.inotify.max_user_instances`, 128 a user unless
+//!   raised): the others look ten times a second. Only surveys that go on watching need one; waiting does not.
+//! - **Not Linux**: nothing is told, so waiters ask every 25 ms and the profile says `Polled`. Not tested.
 //! - **Containers** that share the directory must share the kernel too (they do on one host); health may be unknown.
 //! - **A fixed lease** is ended by its own process; the profile says `Kept`.
 
@@ -85,6 +93,8 @@ mod layout;
 mod ledger;
 mod life;
 mod mail;
+#[cfg(target_os = "linux")]
+mod notify;
 mod renew;
 #[cfg(test)]
 mod samples;
@@ -93,6 +103,7 @@ mod shelf;
 mod state;
 mod store;
 mod survey;
+mod trust;
 mod turn;
 #[cfg_attr(not(target_os = "linux"), path = "unwatched.rs")]
 mod watch;

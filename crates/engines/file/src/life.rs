@@ -8,6 +8,7 @@ use std::{
     io::ErrorKind as IoKind,
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
+    time::Duration,
 };
 
 use bramah_core::{About, Result};
@@ -97,8 +98,13 @@ pub(crate) fn is_locked(path: &Path) -> bool {
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
-/// Whether the session behind a file lives. Opened for reading only, so that the look itself is not an event to
-/// those who watch it.
+/// How long the session behind a file still lives, if that hangs on time.
+pub(crate) fn left(path: &Path, boot: &Boot) -> Option<Duration> {
+    let record = read(&File::open(path).ok()?, path).ok()??;
+    record.keep.left_ns(boot).map(Duration::from_nanos)
+}
+
+/// Whether the session behind a file lives.
 pub(crate) fn is_alive(path: &Path, boot: &Boot) -> Result<bool> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -106,8 +112,8 @@ pub(crate) fn is_alive(path: &Path, boot: &Boot) -> Result<bool> {
         Err(error) => return Err(io_error("look at the session", path, error)),
     };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        // Its process, or somebody who renews a detached one this very moment. (Or removes a dead one: that is an
-        // event of its own to those who watch it.)
+        // Its process, or somebody who renews a detached one this very moment, or removes a dead one: whoever waits
+        // for that one finds no owner of its mailbox, and asks again soon.
         Err(Errno::WOULDBLOCK) => Ok(true),
         Err(error) => Err(io_error("look at the session", path, error)),
         Ok(()) => {
@@ -188,6 +194,7 @@ mod tests {
         let owner = File::open(&path).unwrap();
         flock(&owner, FlockOperation::LockExclusive).unwrap();
         assert!(is_alive(&path, &boot).unwrap() && is_locked(&path));
+        assert_eq!(left(&path, &boot), None);
         drop(owner);
         assert!(!is_alive(&path, &boot).unwrap());
         let until = |id: &str, ns| Kept::Until { boot: id.to_owned(), ns, ttl_ns: 1 }.encode();
@@ -199,6 +206,7 @@ mod tests {
         ] {
             std::fs::write(&path, &text).unwrap();
             assert_eq!(is_alive(&path, &boot).unwrap(), alive, "{text}");
+            assert_eq!(left(&path, &boot).is_some_and(|left| !left.is_zero()), alive, "{text}");
         }
     }
 

@@ -1,96 +1,146 @@
-//! The mailbox of a session: whoever grants a claim of another process says so here.
+//! The mailbox of a session, a named pipe: whoever grants a claim of another process says so here.
 //!
-//! Letters of 32 bytes, appended. Only the owner reads, watches and truncates its own mailbox, so a hand-over wakes
-//! one process and not everyone in line. A letter is never the only news: who misses one asks the ledger.
+//! Letters of 32 bytes, one write each, so that they never mix. Only the owner reads, so a hand-over wakes one process
+//! and not everyone in line. A letter is never the only news: who misses one asks the ledger.
+//!
+//! The same pipe tells of the session's end. Its owner keeps it open for reading and writing; whoever waits for the end
+//! opens it for reading only, never reads, and hears from the kernel when the last copy of the owner's is closed.
 
 use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    fs::File,
+    io::{ErrorKind, Read, Write},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileTypeExt,
+    },
     path::{Path, PathBuf},
 };
 
-use bramah_core::{Fence, Result, Woken};
-use rustix::fs::{FlockOperation, flock};
+use bramah_core::{Fence, Woken};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, flock, open},
+    io::Errno,
+};
 
-use crate::{codec::sum, error::io_error};
+use crate::{codec::sum, life};
 
 const LETTER: usize = 32;
 const MAGIC: u32 = 0x3142_4d4c;
-/// The mailbox is emptied once it is this long.
-const FULL: u64 = 4096;
+/// No pipe holds less. When so much had come at once, more may have been dropped.
+const FULL: usize = 4096;
+/// How often the mailbox is read before others get the thread.
+const READS: usize = 16;
 
 /// A session's own mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    file: File,
+    /// With an exclusive flock, which says that this process reads it and that its end will be heard.
+    pipe: File,
     path: PathBuf,
-    read: u64,
+    identity: (u64, u64),
 }
 
 impl Mailbox {
-    /// Makes the mailbox, or opens the one that is there (a detached session's, from another process).
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        Ok(Self {
-            file: file.map_err(|error| io_error("open the mailbox", path, error))?,
-            path: path.into(),
-            read: 0,
-        })
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The letters that came since the last time: claim and news. `None` when what came is not readable, which
-    /// tells nobody anything: then everyone should ask.
-    pub(crate) fn collect(&mut self) -> Option<Vec<(u64, Woken)>> {
-        let mut letters = Some(Vec::new());
-        self.read_on(&mut letters);
-        // An empty mailbox under the exclusive lock stays one until the lock is given back: no letter is lost.
-        if self.read >= FULL && flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            self.read_on(&mut letters);
-            if self.file.set_len(0).is_ok() {
-                self.read = 0;
-            }
-            let _ = flock(&self.file, FlockOperation::Unlock);
+    /// Makes the pipe, or takes the one of a detached session that nobody reads any more. `None` where that cannot
+    /// be: another process reads it, something else lies in its place, the file system has no pipes.
+    pub(crate) fn open(path: &Path) -> Option<Self> {
+        let found = match make(path) {
+            Ok(()) => false,
+            Err(Errno::EXIST) => true,
+            Err(_) => return None,
+        };
+        let pipe = open_pipe(path, OFlags::RDWR)?;
+        flock(&pipe, FlockOperation::NonBlockingLockExclusive).ok()?;
+        let mailbox = Self { identity: life::identity(&pipe).ok()?, pipe, path: path.into() };
+        if found {
+            // Letters to whoever read it before.
+            let _ = mailbox.collect();
         }
-        letters
+        Some(mailbox)
     }
 
-    fn read_on(&mut self, letters: &mut Option<Vec<(u64, Woken)>>) {
-        let mut buffer = [0; 64 * LETTER];
-        loop {
-            let len = self.file.read_at(&mut buffer, self.read).unwrap_or(0);
-            let whole = len - len % LETTER;
-            for letter in buffer[..whole].chunks_exact(LETTER) {
+    /// Whether letters still come here: somebody may have removed it, or put something else in its place.
+    pub(crate) fn is_in_place(&self) -> bool {
+        life::is_at(&self.path, self.identity)
+    }
+
+    /// The letters that came since the last time: claim and news. `None` when some were not readable or may have
+    /// been dropped, which tells nobody anything: then everyone should ask.
+    ///
+    /// # Errors
+    /// What a pipe never says; it is not to be read again.
+    pub(crate) fn collect(&self) -> std::io::Result<Option<Vec<(u64, Woken)>>> {
+        let mut letters = Some(Vec::new());
+        let mut buffer = [0; FULL];
+        for _ in 0..READS {
+            let len = match (&self.pipe).read(&mut buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            for letter in buffer[..len].chunks(LETTER) {
                 match (decode(letter), letters.as_mut()) {
                     (Some(letter), Some(letters)) => letters.push(letter),
-                    _ => *letters = None,
+                    _ => letters = None,
                 }
             }
-            self.read += whole as u64;
-            if whole < buffer.len() {
-                return;
+            if len < FULL {
+                break;
             }
+            letters = None;
         }
+        Ok(letters)
+    }
+
+    /// A copy that keeps it open, wherever the copy is.
+    pub(crate) fn copy(&self) -> Option<OwnedFd> {
+        self.pipe.try_clone().map(OwnedFd::from).ok()
     }
 }
 
-/// Puts a letter into another session's mailbox. A mailbox that is absent or stays locked (its owner was stopped
-/// while it emptied it) is left alone: its owner asks by itself.
-pub(crate) fn send(path: &Path, seq: u64, woken: Woken) {
-    let Ok(file) = OpenOptions::new().append(true).open(path) else { return };
-    for _ in 0..20 {
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // Lost on a full disk; the owner asks by itself.
-            let _ = std::io::Write::write_all(&mut &file, &encode(seq, woken));
-            return;
-        }
-        std::thread::yield_now();
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
     }
+}
+
+/// Puts a letter into another session's mailbox. One that is absent, full or not a pipe is left alone: its owner asks
+/// by itself.
+pub(crate) fn send(path: &Path, seq: u64, woken: Woken) {
+    // Open for reading too: a pipe whose last reader has just died would end us with SIGPIPE.
+    if let Some(mut pipe) = open_pipe(path, OFlags::RDWR) {
+        let _ = pipe.write(&encode(seq, woken));
+    }
+}
+
+/// The end of a mailbox at which the kernel says `HUP` once its owner has ended. `None` if it has no owner now: that
+/// would never be told.
+pub(crate) fn attend(path: &Path) -> Option<OwnedFd> {
+    let pipe = open_pipe(path, OFlags::RDONLY)?;
+    match flock(&pipe, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Some(pipe.into()),
+        _ => None,
+    }
+}
+
+/// Opens a pipe and nothing else, and never waits for its other end.
+fn open_pipe(path: &Path, access: OFlags) -> Option<File> {
+    let flags = access | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty()).ok()?);
+    file.metadata().is_ok_and(|found| found.file_type().is_fifo()).then_some(file)
+}
+
+#[cfg(target_os = "linux")]
+fn make(path: &Path) -> rustix::io::Result<()> {
+    use rustix::fs::{CWD, FileType, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make(_: &Path) -> rustix::io::Result<()> {
+    Err(Errno::NOTSUP)
 }
 
 fn encode(seq: u64, woken: Woken) -> [u8; LETTER] {
@@ -124,39 +174,124 @@ fn decode(bytes: &[u8]) -> Option<(u64, Woken)> {
 }
 
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
+    use std::{io, os::unix::fs::symlink};
+
     use proptest::prelude::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
     use crate::samples::Scratch;
 
+    fn came(mailbox: &Mailbox) -> Option<Vec<(u64, Woken)>> {
+        mailbox.collect().unwrap()
+    }
+
+    /// Writes as somebody would who does not mean well.
+    fn put(path: &Path, bytes: &[u8]) -> io::Result<usize> {
+        open_pipe(path, OFlags::WRONLY).unwrap().write(bytes)
+    }
+
+    fn has_hung_up(end: &OwnedFd) -> bool {
+        let mut ends = [PollFd::new(end, PollFlags::empty())];
+        poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+        ends[0].revents().contains(PollFlags::HUP)
+    }
+
     #[test]
-    fn letters_arrive_in_order_and_the_mailbox_does_not_grow() {
+    fn letters_arrive_in_order() {
         let dir = Scratch::new();
         let path = dir.0.join("x.mail");
         send(&path, 1, Woken::Ask);
         assert!(!path.exists(), "nobody makes a mailbox but its owner");
-        let mut mailbox = Mailbox::open(&path).unwrap();
+        let mailbox = Mailbox::open(&path).unwrap();
         for round in 0..100 {
             let sent: Vec<_> = (0..70).map(|seq| (seq, Woken::Held(Some(Fence::new(round))))).collect();
             for (seq, woken) in &sent {
                 send(&path, *seq, *woken);
             }
-            assert_eq!(mailbox.collect(), Some(sent));
-            assert_eq!(mailbox.collect(), Some(Vec::new()));
-            assert!(path.metadata().unwrap().len() <= FULL + 70 * LETTER as u64);
+            assert_eq!(came(&mailbox), Some(sent));
+            assert_eq!(came(&mailbox), Some(Vec::new()));
         }
     }
 
     #[test]
-    fn a_damaged_letter_makes_everyone_ask_and_the_next_ones_are_read() {
+    fn what_is_no_letter_makes_everyone_ask_and_the_next_ones_are_read() {
         let dir = Scratch::new();
         let path = dir.0.join("x.mail");
-        let mut mailbox = Mailbox::open(&path).unwrap();
-        std::fs::write(&path, [7; LETTER]).unwrap();
-        assert_eq!(mailbox.collect(), None);
+        let mailbox = Mailbox::open(&path).unwrap();
+        for foreign in [&[7; LETTER][..], &[7; 5], &[7; LETTER + 5]] {
+            put(&path, foreign).unwrap();
+            assert_eq!(came(&mailbox), None);
+            send(&path, 3, Woken::Ask);
+            assert_eq!(came(&mailbox), Some(vec![(3, Woken::Ask)]));
+        }
+    }
+
+    #[test]
+    fn a_full_mailbox_holds_nobody_up_and_makes_everyone_ask() {
+        let dir = Scratch::new();
+        let path = dir.0.join("x.mail");
+        let mailbox = Mailbox::open(&path).unwrap();
+        while put(&path, &encode(1, Woken::Ask)).is_ok() {}
+        send(&path, 2, Woken::Ask);
+        assert_eq!(came(&mailbox), None, "one was dropped, so it must not look complete");
         send(&path, 3, Woken::Ask);
-        assert_eq!(mailbox.collect(), Some(vec![(3, Woken::Ask)]));
+        assert_eq!(came(&mailbox), Some(vec![(3, Woken::Ask)]));
+    }
+
+    #[test]
+    fn something_else_in_its_place_is_neither_written_nor_waited_for() {
+        let dir = Scratch::new();
+        let (path, other) = (dir.0.join("x.mail"), dir.0.join("other"));
+        let stays_away = |path: &Path| {
+            send(path, 1, Woken::Ask);
+            Mailbox::open(path).is_none() && attend(path).is_none()
+        };
+        std::fs::write(&path, "precious").unwrap();
+        assert!(stays_away(&path));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(stays_away(&path));
+        std::fs::remove_dir(&path).unwrap();
+        let theirs = Mailbox::open(&other).unwrap();
+        symlink(&other, &path).unwrap();
+        assert!(stays_away(&path) && came(&theirs) == Some(Vec::new()));
+    }
+
+    #[test]
+    fn only_one_reads_and_the_next_begins_with_an_empty_one() {
+        let dir = Scratch::new();
+        let path = dir.0.join("x.mail");
+        let first = Mailbox::open(&path).unwrap();
+        assert!(Mailbox::open(&path).is_none());
+        let _end = attend(&path).unwrap();
+        send(&path, 1, Woken::Ask);
+        drop(first);
+        let second = Mailbox::open(&path).unwrap();
+        assert_eq!(came(&second), Some(Vec::new()));
+        assert!(second.is_in_place());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!second.is_in_place());
+    }
+
+    #[test]
+    fn the_end_is_told_when_the_last_copy_is_closed_and_without_an_owner_never() {
+        let dir = Scratch::new();
+        let path = dir.0.join("x.mail");
+        assert!(attend(&path).is_none());
+        let mailbox = Mailbox::open(&path).unwrap();
+        let copy = mailbox.copy().unwrap();
+        let (one, two) = (attend(&path).unwrap(), attend(&path).unwrap());
+        send(&path, 1, Woken::Ask);
+        drop(mailbox);
+        send(&path, 2, Woken::Ask);
+        assert!(!has_hung_up(&one) && !has_hung_up(&two));
+        drop(copy);
+        assert!(has_hung_up(&one) && has_hung_up(&two));
+        assert!(attend(&path).is_none(), "nobody would tell");
     }
 
     proptest! {

@@ -89,12 +89,14 @@ impl Round {
     fn step(&mut self, store: &Store) {
         for (name, ids) in self.todo.split_off(self.todo.len().saturating_sub(CHUNK)) {
             match look(store, &self.session, &name, &ids) {
-                Ok(Turn::Done(gone)) => {
-                    for id in &gone {
+                Ok(Turn::Done(seen)) => {
+                    for id in &seen.gone {
                         self.session.claims().remove(&id.seq);
+                    }
+                    for id in seen.gone.iter().chain(&seen.up) {
                         store.bells.ring(Ear::Claim(*id), Woken::Ask);
                     }
-                    self.renewal.gone.extend(gone);
+                    self.renewal.gone.extend(seen.gone);
                 }
                 Ok(Turn::Busy) => self.busy.push((name, ids)),
                 // One damaged ledger must not cost the others: whoever asks about it gets the error itself.
@@ -114,28 +116,39 @@ impl Round {
     }
 }
 
-/// Which of these claims are not in their line any more. Where one of them waits, the line is looked after.
-fn look(store: &Store, session: &Session, name: &Name, ids: &[ClaimId]) -> Result<Turn<Vec<ClaimId>>> {
+/// What a look at one ledger found.
+struct Seen {
+    /// Not in line any more.
+    gone: Vec<ClaimId>,
+    /// Held, or next. If one of them still waits to be told, the letter was lost with its sender.
+    up: Vec<ClaimId>,
+}
+
+/// Looks for these claims in their line. Where one of them waits, the line is looked after.
+fn look(store: &Store, session: &Session, name: &Name, ids: &[ClaimId]) -> Result<Turn<Seen>> {
     let mut notices = Vec::new();
     let turn = store.visit(name, None, |state| {
-        let mut gone = Vec::new();
+        let mut seen = Seen { gone: Vec::new(), up: Vec::new() };
         let mut waits = false;
         for id in ids {
             let found = state.find(*id);
             let entry = found.and_then(|at| state.line.get(at));
             match (found, entry) {
                 (Some(at), Some(entry)) if entry.incarnation == session.incarnation => {
-                    waits |= at >= state.line.held()
+                    waits |= at >= state.line.held();
+                    if at <= state.line.held() {
+                        seen.up.push(*id);
+                    }
                 }
-                _ => gone.push(*id),
+                _ => seen.gone.push(*id),
             }
         }
         let changed = waits && store.tend(state, store.boot.stamp(), &mut notices, |_, _| {})?;
-        Ok((gone, changed))
+        Ok((seen, changed))
     })?;
     store.tell(&notices);
     Ok(match turn {
         Turn::Busy => Turn::Busy,
-        Turn::Done(gone) => Turn::Done(gone.unwrap_or_else(|| ids.to_vec())),
+        Turn::Done(seen) => Turn::Done(seen.unwrap_or_else(|| Seen { gone: ids.to_vec(), up: Vec::new() })),
     })
 }

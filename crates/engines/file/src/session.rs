@@ -20,6 +20,7 @@ use crate::{
     error::io_error,
     layout::{Layout, parse_session_file},
     life::{self, Kept},
+    mail::Mailbox,
 };
 
 /// One life of a session. A lost one is opened anew under another incarnation, so what it left in ledgers stays dead.
@@ -28,7 +29,10 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) incarnation: u64,
     pub(crate) path: PathBuf,
-    pub(crate) mail: PathBuf,
+    mail: PathBuf,
+    /// Made with the session, as others wait for its end there; a detached one's when somebody first waits by it.
+    /// `None` in it where that could not be.
+    mailbox: OnceLock<Option<Arc<Mailbox>>>,
     /// With the flock, for as long as it lives; a detached one is just open.
     file: File,
     /// Which file that is: device and inode.
@@ -36,8 +40,8 @@ pub(crate) struct Session {
     pub(crate) keep: Keep,
     /// What has entered a line and was not withdrawn, by its number.
     claims: Mutex<HashMap<u64, Arc<Claim>>>,
-    /// The kernel's number of the watch on the mailbox, once somebody waited; `None` in it if that failed.
-    pub(crate) watch: OnceLock<Option<i32>>,
+    /// The number of the watch on the mailbox, once somebody waited; `None` in it if that failed.
+    pub(crate) watch: OnceLock<Option<u64>>,
 }
 
 impl Session {
@@ -71,7 +75,11 @@ impl Session {
         if opening.keep == Keep::Nobody {
             flock(&file, FlockOperation::Unlock).map_err(|error| failed(error.into()))?;
         }
-        Ok(Some(Self::with(layout, opening.session, incarnation, (file, identity), opening.keep)))
+        let session = Self::with(layout, opening.session, incarnation, (file, identity), opening.keep);
+        if opening.keep == Keep::Process {
+            session.mailbox();
+        }
+        Ok(Some(session))
     }
 
     /// Finds a detached session that lives and was opened by another process.
@@ -101,8 +109,13 @@ impl Session {
         keep: Keep,
     ) -> Self {
         let (path, mail) = (layout.session(id, incarnation), layout.mail(id, incarnation));
-        let (claims, watch) = (Mutex::default(), OnceLock::new());
-        Self { id, incarnation, path, mail, file, identity, keep, claims, watch }
+        let (mailbox, claims, watch) = (OnceLock::new(), Mutex::default(), OnceLock::new());
+        Self { id, incarnation, path, mail, mailbox, file, identity, keep, claims, watch }
+    }
+
+    /// Its mailbox, if this process has it.
+    pub(crate) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+        self.mailbox.get_or_init(|| Mailbox::open(&self.mail).map(Arc::new)).as_ref()
     }
 
     /// Whether it lives in the eyes of the others. They go by the path, so a file that somebody removed or moved
@@ -163,13 +176,14 @@ impl Session {
         }
     }
 
-    /// The flock belongs to the open file, so a copy of its descriptor keeps the session alive wherever it is open. A
-    /// detached session lives by time.
+    /// The flock belongs to the open file, so a copy of its descriptor keeps the session alive wherever it is open; one
+    /// of the mailbox puts off the news of its end for as long. A detached session lives by time.
     pub(crate) fn lifelines(&self) -> Vec<OwnedFd> {
-        match self.keep {
-            Keep::Process => self.file.try_clone().map(OwnedFd::from).into_iter().collect(),
-            Keep::Nobody => Vec::new(),
-        }
+        let flock = (self.keep == Keep::Process).then(|| self.file.try_clone()).and_then(Result::ok);
+        // A copy of the mailbox alone would keep an end secret that has come.
+        let Some(flock) = flock else { return Vec::new() };
+        let mailbox = self.mailbox().and_then(|mailbox| mailbox.copy());
+        [Some(OwnedFd::from(flock)), mailbox].into_iter().flatten().collect()
     }
 
     /// What has entered a line and was not withdrawn.

@@ -13,14 +13,17 @@ use crate::{
     bells::{Bells, Ear},
     boot::Boot,
     layout::Layout,
-    life,
-    mail::{self, Mailbox},
+    life, mail,
     session::Session,
     shelf::Shelf,
     state::{Entry, Notice, Stamp, State},
+    trust::Trust,
     turn::Turn,
-    watch::{Sign, Watcher},
+    watch::Watcher,
 };
+
+/// How many holders of one lock are listened to: each costs an open file. Of more, an end shows within a second.
+const LIVES: usize = 64;
 
 /// One directory of locks, as one engine uses it.
 #[derive(Debug)]
@@ -196,25 +199,37 @@ impl Store {
         }
     }
 
-    /// Has `ear` told when the process of a holder dies. Whether the kernel will tell of all of them.
-    pub(crate) fn listen_for_deaths(&self, state: &State, ear: Ear) -> bool {
-        let Some(watcher) = self.watcher() else { return false };
-        let mut armed = true;
+    /// Has `ear` told when the session of a holder ends.
+    pub(crate) fn listen_for_deaths(&self, state: &State, ear: Ear) -> Trust {
+        let Some(watcher) = self.watcher() else { return Trust::NONE };
+        let mut trust = Trust::FULL;
         let mut seen = None;
-        for entry in state.line.iter().take(state.line.held()) {
-            let key = (entry.id.session, entry.incarnation);
-            let own = || self.own_session(key.0).is_some_and(|session| session.incarnation == key.1);
-            if seen.replace(key) != Some(key) && !own() {
-                armed &= watcher.once(&self.layout.session(key.0, key.1), Sign::Death, ear);
+        for entry in state.line.iter().take(state.line.held().min(LIVES)) {
+            let (id, incarnation) = (entry.id.session, entry.incarnation);
+            let own = || self.own_session(id).is_some_and(|session| session.incarnation == incarnation);
+            if seen.replace((id, incarnation)) == Some((id, incarnation)) || own() {
+                continue;
+            }
+            let session = self.layout.session(id, incarnation);
+            if !watcher.death(&session, &self.layout.mail(id, incarnation), ear) {
+                // A detached one's end comes by the clock. Any other is dying this moment, or cannot be heard.
+                let left = life::left(&session, &self.boot).map(|left| left + Duration::from_millis(1));
+                trust = trust.and(left.map_or(Trust::NONE, Trust::within));
             }
         }
-        armed
+        match state.line.held() > LIVES {
+            true => trust.and(Trust::within(Duration::from_secs(1))),
+            false => trust,
+        }
     }
 
-    /// Has letters to the session read as they come. Whether the kernel will tell.
-    pub(crate) fn listen_for_letters(&self, session: &Session) -> bool {
-        let start = || self.watcher()?.deliver(session.id, Mailbox::open(&session.mail).ok()?);
-        session.watch.get_or_init(start).is_some()
+    /// Has letters to the session read as they come.
+    pub(crate) fn listen_for_letters(&self, session: &Session) -> Trust {
+        let Some(mailbox) = session.mailbox().filter(|mailbox| mailbox.is_in_place()) else {
+            return Trust::NONE;
+        };
+        let start = || self.watcher()?.deliver(session.id, Arc::clone(mailbox));
+        session.watch.get_or_init(start).is_some().into()
     }
 
     /// Tells those whom a written change concerns: here by their bell, elsewhere by a letter.

@@ -178,10 +178,10 @@ fn arm(store: &Store, scope: &Scope, ear: Ear) -> bool {
     if let Scope::Exact(name) = scope {
         let path = store.layout.ledger(name);
         if path.exists() {
-            return watcher.once(&path, Sign::Change, ear);
+            return watcher.change(&path, Sign::Change, ear);
         }
     }
-    watcher.once(&store.layout.locks, Sign::Stir, ear)
+    watcher.change(&store.layout.locks, Sign::Stir, ear)
 }
 
 fn list(locks: &Path) -> Result<Vec<String>> {

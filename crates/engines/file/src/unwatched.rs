@@ -12,7 +12,6 @@ use crate::{
 /// What would be watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sign {
-    Death,
     Change,
     Stir,
 }
@@ -26,13 +25,17 @@ impl Watcher {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    pub(crate) fn once(&self, _: &Path, _: Sign, _: Ear) -> bool {
+    pub(crate) fn death(&self, _: &Path, _: &Path, _: Ear) -> bool {
         false
     }
 
-    pub(crate) fn deliver(&self, _: SessionId, _: Mailbox) -> Option<i32> {
+    pub(crate) fn deliver(&self, _: SessionId, _: Arc<Mailbox>) -> Option<u64> {
         None
     }
 
-    pub(crate) fn forget(&self, _: i32) {}
+    pub(crate) fn forget(&self, _: u64) {}
+
+    pub(crate) fn change(&self, _: &Path, _: Sign, _: Ear) -> bool {
+        false
+    }
 }

@@ -34,13 +34,25 @@ impl Dir {
         self.0.join("locks").join(name)
     }
 
-    /// The files of sessions that end so (`""` for all but mailboxes).
+    /// The files of sessions, without their mailboxes.
     pub(crate) fn sessions(&self) -> Vec<PathBuf> {
+        self.session_files(|path| path.extension().is_none_or(|end| end != "mail"))
+    }
+
+    /// The mailbox of a session.
+    pub(crate) fn mailbox(&self, session: SessionId) -> PathBuf {
+        let of_it = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with(&session.to_string()) && name.ends_with(".mail")
+        };
+        let mut found = self.session_files(of_it);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+
+    fn session_files(&self, wanted: impl Fn(&PathBuf) -> bool) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.0.join("sessions")).unwrap();
-        entries
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_none_or(|end| end != "mail"))
-            .collect()
+        entries.map(|entry| entry.unwrap().path()).filter(wanted).collect()
     }
 }
 
@@ -127,6 +139,20 @@ impl Client {
         }
     }
 
+    /// Waits to be told that it is held, without the net of asking from time to time that core puts under it.
+    pub(crate) async fn told(&self, claim: &Claim, mut wake: Wake) {
+        loop {
+            match woken(wake).await {
+                Woken::Held(_) => return,
+                Woken::Ask => match self.ask(claim).await.unwrap() {
+                    Standing::Held { .. } => return,
+                    Standing::Queued { wake: next, .. } => wake = next,
+                    other => panic!("{other:?}"),
+                },
+            }
+        }
+    }
+
     pub(crate) async fn withdraw(&self, claim: &Claim) {
         self.engine.withdraw(Arc::new(claim.clone()), Exit::Own).await.unwrap();
     }
@@ -186,6 +212,18 @@ impl Peer {
         while line.trim() != word {
             line.clear();
             assert!(self.out.read_line(&mut line).unwrap() > 0, "the peer ended without {word}");
+        }
+    }
+
+    /// What it says behind `word` on a line.
+    pub(crate) fn hear(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert!(self.out.read_line(&mut line).unwrap() > 0, "the peer ended without {word}");
+            if let Some(said) = line.strip_prefix(word) {
+                return said.trim().to_owned();
+            }
         }
     }
 
