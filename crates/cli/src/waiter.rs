@@ -33,7 +33,8 @@ pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infal
     let mut look = due;
     let mut was_stopped = false;
     loop {
-        clock.sleep_until(look).await;
+        // Not to the moment, and without the tick that a deadline needs.
+        clock.nap(look.since(clock.now())).await;
         let found = waited_for(session, names).await;
         let now = clock.now();
         let stopped = found.as_ref().is_some_and(|(_, line)| holder::trouble(line).is_some());

@@ -129,7 +129,10 @@ impl Clock {
     }
 
     /// Sleeps for `span` of running time: after a suspend it may end late. Right for pauses, wrong for deadlines.
-    pub(crate) async fn nap(&self, span: Duration) {
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when it is dropped.
+    pub async fn nap(&self, span: Duration) {
         tokio::time::sleep(span).await;
     }
 

@@ -17,6 +17,10 @@ pub(crate) fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
 }
 
+/// How often it is looked who is left, before the last word and long after it.
+const FREQUENT: Duration = Duration::from_millis(20);
+const SELDOM: Duration = Duration::from_secs(1);
+
 /// A command and everything that it has started, as seen from the process that is its parent and adopts orphans.
 pub(crate) struct Brood {
     child: Pid,
@@ -124,7 +128,8 @@ impl Brood {
                 self.signal_all(Signal::KILL);
             }
             clock.sleep_until(if now < until { (now + pause).min(until) } else { now + pause }).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
+            // Every look costs a walk through all processes of the machine.
+            pause = (pause * 2).min(if now < until { FREQUENT } else { SELDOM });
         }
         self.reap();
         (self.exit.unwrap_or(Exit::Command(255)), how)

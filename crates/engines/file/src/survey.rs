@@ -197,7 +197,16 @@ fn list(locks: &Path) -> Result<Vec<String>> {
 /// Reads a ledger without locking it, so that looking never holds anyone up. A read that fell into a write does not
 /// match its checksum and is made again; what is still wrong then is looked at under the lock, where it is the truth.
 fn read(store: &Store, path: &Path) -> Result<Option<State>> {
-    let Some(ledger) = Ledger::open(path, false)? else { return Ok(None) };
+    let Some(ledger) = Ledger::open(path, false)? else {
+        // Nobody has ever wanted that lock, unless all of them are gone.
+        return match store.layout.locks.is_dir() {
+            true => Ok(None),
+            false => Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("the directory {} is gone; open the store anew", store.layout.locks.display()),
+            )),
+        };
+    };
     let state = || Ok(ledger.read(None, 1, store.boot.mark)?.map(|content| content.state));
     for _ in 0..20 {
         match state() {

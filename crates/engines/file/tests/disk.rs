@@ -205,3 +205,19 @@ fn opening_of(client: &Client) -> Opening {
     let about = About::this_process();
     Opening { session: client.session, ttl: Duration::from_secs(60), keep: Keep::Nobody, about }
 }
+
+#[tokio::test]
+async fn a_directory_that_is_gone_is_no_free_lock() {
+    let dir = Dir::new();
+    let a = Client::new(&dir);
+    a.lock("x").await;
+    let scope = |name: &str| Scope::Exact(Name::new(name).unwrap());
+    assert!(a.engine.survey(&scope("never"), Look::Once).await.unwrap().lines.is_empty());
+    let locks = dir.ledger("x").parent().unwrap().to_owned();
+    fs::rename(&locks, locks.with_file_name("away")).unwrap();
+    for name in ["x", "never"] {
+        let error = a.engine.survey(&scope(name), Look::Once).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("is gone"), "{error}");
+    }
+}
