@@ -12,11 +12,6 @@ fn holder_id(lab: &Lab, name: &str) -> String {
     word(&lab.lock(name)["holders"][0]["id"])
 }
 
-fn sessions(lab: &Lab) -> usize {
-    let files = std::fs::read_dir(lab.dir.join("store/sessions")).unwrap();
-    files.filter(|file| !file.as_ref().unwrap().path().to_str().unwrap().ends_with(".mail")).count()
-}
-
 #[test]
 fn a_broken_hold_goes_to_the_next_with_a_larger_fence() {
     let lab = Lab::new();
@@ -48,7 +43,7 @@ fn a_broken_hold_goes_to_the_next_with_a_larger_fence() {
     assert_eq!(holder.code(), 79);
     next.let_go();
     assert_eq!(next.code(), 0);
-    until("all sessions to be closed", || (sessions(&lab) == 0).then_some(()));
+    until("all sessions to be closed", || (lab.sessions() == 0).then_some(()));
 }
 
 #[test]
@@ -92,7 +87,7 @@ fn what_is_not_there_cannot_be_broken() {
     // An id of another lock is none of this one.
     let out = lab.output(&["break", "b", "--id", &holder_id(&lab, "a"), "--reason", "x"]);
     assert_eq!(out.status.code(), Some(1));
-    assert_eq!(sessions(&lab), 1, "the holder's");
+    assert_eq!(lab.sessions(), 1, "the holder's");
     holder.let_go();
     assert_eq!(holder.code(), 0);
 }
@@ -115,7 +110,7 @@ fn a_break_without_a_reason_or_an_id_is_refused() {
         assert!(said.contains(part) && said.lines().count() == 1, "{said}");
     }
     assert_eq!(holder_id(&lab, "a"), id);
-    assert_eq!(sessions(&lab), 1, "the holder's");
+    assert_eq!(lab.sessions(), 1, "the holder's");
 }
 
 #[test]

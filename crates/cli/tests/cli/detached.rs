@@ -32,10 +32,6 @@ fn is_free(lab: &Lab, name: &str) -> Option<()> {
     (lab.lock(name)["state"] == "free").then_some(())
 }
 
-fn sessions(lab: &Lab) -> usize {
-    std::fs::read_dir(lab.dir.join("store/sessions")).unwrap().count()
-}
-
 #[test]
 fn a_lock_outlives_its_process_and_is_released_by_whoever_has_the_handle() {
     let lab = Lab::new();
@@ -57,7 +53,7 @@ fn a_lock_outlives_its_process_and_is_released_by_whoever_has_the_handle() {
     assert_eq!(said, "bramah: deploy/prod is busy: held … by ana (\"freeze\")\n");
     let out = lab.output(&["unlock", "deploy/prod", "--handle", handle.trim_end()]);
     assert_eq!(answer(&out), (Some(0), "bramah: deploy/prod is released\n".into()));
-    assert_eq!((lab.lock("deploy/prod")["state"].as_str(), sessions(&lab)), (Some("free"), 0));
+    assert_eq!((lab.lock("deploy/prod")["state"].as_str(), lab.sessions()), (Some("free"), 0));
     let out = lab.output(&["unlock", "deploy/prod", "--handle", handle.trim_end()]);
     let gone = "bramah: deploy/prod is not held by this handle: it ran out, or was released or broken\n";
     assert_eq!(answer(&out), (Some(1), gone.into()));
@@ -164,7 +160,7 @@ fn a_lock_whose_handle_reaches_nobody_is_released() {
         drop(reader);
         let out = lab.bramah(&args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(answer(&out), (Some(141), String::new()));
-        assert_eq!((lab.lock("a")["state"].as_str(), sessions(&lab)), (Some("free"), 0));
+        assert_eq!((lab.lock("a")["state"].as_str(), lab.sessions()), (Some("free"), 0));
     }
 }
 
@@ -185,7 +181,7 @@ fn a_busy_lock_says_who_has_it_and_leaves_nothing() {
         assert_eq!(text(&out.stdout), "");
     }
     assert!(lab.waiters("a").is_empty());
-    assert_eq!(sessions(&lab), 1, "the holder's");
+    assert_eq!(lab.sessions(), 1, "the holder's");
 }
 
 #[test]

@@ -60,6 +60,12 @@ impl Lab {
         serde_json::from_slice(&self.output(&["show", name, "--json"]).stdout).unwrap()
     }
 
+    /// How many sessions the store has, of the living and of the dead.
+    pub(crate) fn sessions(&self) -> usize {
+        let files = std::fs::read_dir(self.dir.join("store/sessions")).unwrap();
+        files.filter(|file| !file.as_ref().unwrap().path().to_str().unwrap().ends_with(".mail")).count()
+    }
+
     /// The pids of those who wait, in order.
     pub(crate) fn waiters(&self, name: &str) -> Vec<u32> {
         let lock = self.lock(name);
