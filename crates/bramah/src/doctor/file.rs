@@ -24,6 +24,7 @@ pub(super) const KIND: Kind = Kind {
 
 fn judge(facts: &Facts, wall_us: u64) -> Vec<Finding> {
     let mut findings = vec![file_system(facts), flock(facts.flock)];
+    findings.extend(pipes(facts));
     findings.extend(inotify(facts));
     findings.extend([access(facts), room(facts.room)]);
     findings.extend(cleaner(&facts.dir));
@@ -94,6 +95,21 @@ fn flock(flock: Flock) -> Finding {
     }
 }
 
+/// On a network they reach this machine's processes only, and that was said.
+fn pipes(facts: &Facts) -> Option<Finding> {
+    const CODE: &str = "file.pipes";
+    match facts.pipes {
+        true if facts.file_system.medium == Medium::Network => None,
+        true => Some(Finding::new(Severity::Ok, CODE, "those who wait are woken through named pipes")),
+        false => Some(Finding::new(
+            Severity::Warning,
+            CODE,
+            "named pipes cannot be made there: those who wait ask by themselves, the next one every 25ms; use another \
+             file system",
+        )),
+    }
+}
+
 /// On a network it tells of this machine's changes only, and that was said.
 fn inotify(facts: &Facts) -> Option<Finding> {
     const CODE: &str = "file.inotify";
@@ -101,20 +117,19 @@ fn inotify(facts: &Facts) -> Option<Finding> {
     match facts.inotify {
         Inotify::Ready(_) if facts.file_system.medium == Medium::Network => None,
         Inotify::Ready(limit) => {
-            let text = format!("the kernel wakes those who wait: inotify is to be had{}", told(limit));
+            let text = format!("those who watch are told of changes: inotify is to be had{}", told(limit));
             Some(Finding::new(Severity::Ok, CODE, text))
         }
         Inotify::UsedUp(limit) => {
             let text = format!(
-                "no inotify instance is left{}: those who wait ask by themselves, the next one every 25ms; raise \
+                "no inotify instance is left{}: those who watch look ten times a second; raise \
                  fs.inotify.max_user_instances",
                 told(limit)
             );
-            Some(Finding::new(Severity::Warning, CODE, text))
+            Some(Finding::new(Severity::Note, CODE, text))
         }
         Inotify::Absent => {
-            let text =
-                "this system has no inotify: those who wait ask by themselves, the next one every 25ms";
+            let text = "this system has no inotify: those who watch look ten times a second";
             Some(Finding::new(Severity::Note, CODE, text))
         }
     }
@@ -202,6 +217,7 @@ mod tests {
             user: 7,
             room: Room { bytes: 1 << 40, files: Some(1 << 20) },
             flock: Flock::Excludes,
+            pipes: true,
             inotify: Inotify::Ready(Some(128)),
             format: 1,
         }
@@ -235,7 +251,8 @@ mod tests {
             (on(Medium::Unknown), Note, "file.file_system"),
             (Facts { flock: Flock::Ignored, ..healthy() }, Problem, "file.flock"),
             (Facts { flock: Flock::Refused, ..healthy() }, Problem, "file.flock"),
-            (Facts { inotify: Inotify::UsedUp(Some(128)), ..healthy() }, Warning, "file.inotify"),
+            (Facts { pipes: false, ..healthy() }, Warning, "file.pipes"),
+            (Facts { inotify: Inotify::UsedUp(Some(128)), ..healthy() }, Note, "file.inotify"),
             (Facts { inotify: Inotify::Absent, ..healthy() }, Note, "file.inotify"),
             (Facts { owner: 0, ..healthy() }, Warning, "file.access"),
             (Facts { mode: 0o770, ..healthy() }, Warning, "file.access"),
@@ -255,6 +272,7 @@ mod tests {
 
     #[test]
     fn a_network_file_system_is_not_said_to_wake_everybody() {
-        assert!(judge(&on(Medium::Network), NOW_US).iter().all(|finding| finding.code != "file.inotify"));
+        let findings = judge(&on(Medium::Network), NOW_US);
+        assert!(findings.iter().all(|finding| !matches!(finding.code, "file.inotify" | "file.pipes")));
     }
 }

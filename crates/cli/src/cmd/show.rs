@@ -74,8 +74,20 @@ fn common(place: &bramah::PlaceView) -> [String; 4] {
         place.claim.id.tag().to_string(),
         holder::owner(place),
         holder::health(place).to_owned(),
-        or_dash(clean(&place.claim.note)),
+        or_dash(reason(place)),
     ]
+}
+
+/// `hotfix 1.4.2 [job=8812 team=shop]`
+fn reason(place: &bramah::PlaceView) -> String {
+    let note = clean(&place.claim.note);
+    let labels = place.about.iter().flat_map(|about| &about.labels);
+    let labels: Vec<String> = labels.map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
+    match (note.is_empty(), labels.is_empty()) {
+        (_, true) => note,
+        (true, false) => format!("[{}]", labels.join(" ")),
+        (false, false) => format!("{note} [{}]", labels.join(" ")),
+    }
 }
 
 #[cfg(test)]
@@ -103,11 +115,11 @@ store  memory:
 last broken 1h00m ago: {0}, by eve (\"hung\\r\")
 
 HOLDER         OWNER       HELD    LEFT   HEALTH   REASON
-{0}  ana@ci-7:1  12m04s  21.4s  running  hotfix
+{0}  ana@ci-7:1  12m04s  21.4s  running  hotfix [job=8812]
 
 PLACE  WAITER         OWNER        AGE    HEALTH   REASON
-1      {1}  ana@ci-7:2   2.0s   running  -
-2      {2}  ana@ci-7:11  11.0s  running  -
+1      {1}  ana@ci-7:2   2.0s   running  [job=8812]
+2      {2}  ana@ci-7:11  11.0s  running  [job=8812]
 ",
             tags[0], tags[1], tags[2]
         );

@@ -66,15 +66,11 @@ impl Brood {
 
     /// Signals everybody: the group at once, and each that has left it.
     fn signal_all(&self, signal: Signal) {
-        let all = descendants();
-        let group = self.group.filter(|group| {
-            // A group without members may have given its number to another.
-            cfg!(not(target_os = "linux")) || all.iter().any(|process| process.group == number(*group))
-        });
-        if let Some(group) = group {
+        if let Some(group) = self.group {
             let _ = kill_process_group(group, signal);
         }
-        for process in all.into_iter().filter(|process| group.map(number) != Some(process.group)) {
+        let group = self.group.map(number);
+        for process in descendants().into_iter().filter(|process| group != Some(process.group)) {
             process.signal(signal);
         }
     }

@@ -147,6 +147,13 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    /// Some of its stdout, at least a byte of it.
+    pub(crate) fn some(&mut self) -> String {
+        let some = text(self.stdout.fill_buf().unwrap());
+        self.stdout.consume(some.len());
+        some
+    }
+
     /// The next line of its stderr.
     pub(crate) fn talk(&mut self) -> String {
         let mut line = String::new();

@@ -71,3 +71,25 @@ fn ctrl_z_stops_the_whole_job_and_fg_goes_on_with_it() {
     assert_eq!(shows(&mut terminal, "got:"), "got:x");
     assert_eq!(shows(&mut terminal, "code:"), "code:5");
 }
+
+#[test]
+fn on_a_terminal_who_is_waited_for_stands_in_one_line_that_goes_away() {
+    let lab = Lab::new();
+    let mut holder = lab.hold("a", &["--reason", "tidy\u{1b}[2Jup"]);
+    let mut terminal = on_a_terminal(&lab, "stty cols 200; bramah run a -- echo mine");
+    until("the waiter", || (lab.waiters("a").len() == 1).then_some(()));
+    let start = std::time::Instant::now();
+    let mut line = String::new();
+    // Drawn after two seconds, and again and again in the same place.
+    until("a line that is drawn twice", || {
+        line.push_str(&terminal.some());
+        (line.matches("waiting for a: held ").count() >= 2).then_some(())
+    });
+    assert!(start.elapsed() >= std::time::Duration::from_secs(2));
+    assert!(!line.contains('\n') && line.starts_with('\r'), "{line:?}");
+    assert!(line.contains("(\"tidy\\u{1b}[2Jup\"), you are 1st in line ("), "{line:?}");
+    holder.let_go();
+    let rest = terminal.line();
+    assert!(rest.ends_with("\r\u{1b}[Kmine"), "{rest:?}");
+    assert_eq!((holder.code(), terminal.code()), (0, 0));
+}

@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{error::io_error, layout::Layout};
+use crate::{error::io_error, layout::Layout, mail::Mailbox};
 
 /// A directory of locks as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,9 @@ pub struct Facts {
     pub room: Room,
     /// Whether file locks work there.
     pub flock: Flock,
-    /// Whether the kernel can wake waiters.
+    /// Whether named pipes can be made there, through which waiters are woken.
+    pub pipes: bool,
+    /// Whether the kernel can tell those who watch of changes.
     pub inotify: Inotify,
     /// The version of its layout.
     pub format: u32,
@@ -112,6 +114,7 @@ pub fn examine(dir: impl AsRef<Path>) -> Result<Facts> {
         user,
         room: room(&root).map_err(|errno| failed(errno.into()))?,
         flock,
+        pipes: pipes(&root)?,
         inotify: inotify(),
         format: format(&root),
         dir: root,
@@ -140,6 +143,14 @@ fn probe(root: &Path) -> Result<(u32, Flock)> {
     // Before its answer is looked at, so that nothing is left in any case.
     fs::remove_file(&path).map_err(|error| io_error("remove", &path, error))?;
     found.map_err(failed)
+}
+
+/// Whether a mailbox can be made.
+fn pipes(root: &Path) -> Result<bool> {
+    let path = root.join(format!(".probe-{}", SessionId::random()?));
+    let made = Mailbox::open(&path).is_some();
+    let _ = fs::remove_file(&path);
+    Ok(made)
 }
 
 fn try_flock(first: &File, second: &File) -> Flock {
