@@ -67,7 +67,7 @@ async fn serve(line: UnixStream) -> io::Result<()> {
     };
     wire.send(&News::Started(child.as_raw_nonzero().get())).await;
     let group = start.group.is_none().then_some(child);
-    Watch::new(&start, Brood::new(child, group), news, desk, wire).keep().await;
+    Watch::new(&start, Brood::new(Some(child), group), news, desk, wire).keep().await;
     Ok(())
 }
 

@@ -32,6 +32,11 @@ pub(crate) fn in_foreground() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp())
 }
 
+/// Whether the terminal is that group's.
+pub(crate) fn is_of(group: Pid) -> bool {
+    tcgetpgrp(stdin()) == Ok(group)
+}
+
 /// Hands the terminal to a group. That it is gone is for the command to find out.
 pub(crate) fn hand_to(group: Pid) {
     let _ = tcsetpgrp(stdin(), group);

@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// When the first line comes, the second, and all others.
-const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
+pub(crate) const PAUSES: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 
 /// Tells who has the lock and how far we are: on a terminal in one line that is kept up to date, else every now and
 /// then; at once when its holder is found stopped. Never ends; dropped when the wait is over.

@@ -1,8 +1,6 @@
 //! `bramah wait`: until nobody holds a lock. Those who stand in line for it do not count, although the first of them
 //! is about to have it: nothing is promised about the moment after.
 
-use std::time::Duration;
-
 use bramah::{Clock, LineView, Moment, Name, Scope, SessionId};
 
 use crate::{
@@ -13,10 +11,8 @@ use crate::{
     say::say,
     signals::Signals,
     store::Store,
+    waiter::PAUSES,
 };
-
-/// When the first line about whom we wait for comes, the second, and all others: as for those who stand in line.
-const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 
 /// We have no place in any line.
 const US: SessionId = SessionId::from_bits(0);

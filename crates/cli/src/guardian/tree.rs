@@ -23,14 +23,15 @@ const SELDOM: Duration = Duration::from_secs(1);
 
 /// A command and everything that it has started, as seen from the process that is its parent and adopts orphans.
 pub(crate) struct Brood {
-    child: Pid,
+    /// The command itself, if it is known.
+    child: Option<Pid>,
     /// The process group of its own, if it has one.
     group: Option<Pid>,
     exit: Option<Exit>,
 }
 
 impl Brood {
-    pub(crate) fn new(child: Pid, group: Option<Pid>) -> Self {
+    pub(crate) fn new(child: Option<Pid>, group: Option<Pid>) -> Self {
         Self { child, group, exit: None }
     }
 
@@ -39,10 +40,10 @@ impl Brood {
     pub(crate) fn exit(&mut self) -> Option<Exit> {
         if self.exit.is_none() {
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            self.exit = match waitid(WaitId::Pid(self.child), look) {
-                Ok(status) => status.as_ref().map(exit_of),
+            self.exit = match self.child.map(|child| waitid(WaitId::Pid(child), look)) {
+                Some(Ok(status)) => status.as_ref().map(exit_of),
                 // Nobody else waits for our children.
-                Err(_) => Some(Exit::Command(255)),
+                Some(Err(_)) | None => Some(Exit::Command(255)),
             };
         }
         self.exit
@@ -51,16 +52,17 @@ impl Brood {
     /// The signal that has stopped the command since the last call, if the terminal did it.
     pub(crate) fn stopped_by_terminal(&self) -> Option<Signal> {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        let status = waitid(WaitId::Pid(self.child), look).ok()??;
+        let status = waitid(WaitId::Pid(self.child?), look).ok()??;
         let by = status.stopping_signal()?;
         [Signal::TSTP, Signal::TTIN, Signal::TTOU].into_iter().find(|signal| signal.as_raw() == by)
     }
 
     /// Signals the command as a terminal would: its whole group, or itself where it shares ours.
     pub(crate) fn forward(&self, signal: Signal) {
-        let _ = match self.group {
-            Some(group) => kill_process_group(group, signal),
-            None => kill_process(self.child, signal),
+        let _ = match (self.group, self.child) {
+            (Some(group), _) => kill_process_group(group, signal),
+            (None, Some(child)) => kill_process(child, signal),
+            (None, None) => Ok(()),
         };
     }
 
@@ -82,8 +84,8 @@ impl Brood {
 
     fn collect(&self, all: &[Process]) {
         let us = number(getpid());
-        for process in all.iter().filter(|process| process.parent == us && process.pid != number(self.child))
-        {
+        let child = self.child.map(number);
+        for process in all.iter().filter(|process| process.parent == us && Some(process.pid) != child) {
             if let Some(pid) = Pid::from_raw(process.pid) {
                 let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             }
@@ -98,7 +100,7 @@ impl Brood {
         self.collect(&descendants());
         let mut left = descendants();
         // What is left of the command is a zombie of ours.
-        left.retain(|process| process.pid != number(self.child));
+        left.retain(|process| Some(process.pid) != self.child.map(number));
         left.is_empty()
     }
 
@@ -133,7 +135,9 @@ impl Brood {
 
     /// Lets go of a command that has ended.
     pub(crate) fn reap(&self) {
-        let _ = waitid(WaitId::Pid(self.child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        if let Some(child) = self.child {
+            let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
     }
 }
 

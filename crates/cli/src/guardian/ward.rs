@@ -52,19 +52,22 @@ pub(crate) struct Orders<'a> {
 /// What a guardian has to tell.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The command was stopped by the terminal.
-    Stopped,
+    /// The command could not be started: 127 if there is no such program, 126 if it cannot be executed.
+    NotStarted(Failure),
     /// The command has ended, with all that was to end with it.
     Ended { exit: Exit, cause: Cause, how: Stopped },
     /// The guardian itself is gone, and what it watched over was ended by us.
     Gone { exit: Exit },
 }
 
-/// A command that runs under a guardian.
+/// A command that runs under a guardian, or is about to.
 pub(crate) struct Ward {
     wire: Wire,
     guardian: Child,
-    command: Pid,
+    /// The command's own name, for messages.
+    program: String,
+    /// From when it is known to run.
+    command: Option<Pid>,
     group: Group,
     clock: Clock,
     told: Moment,
@@ -72,7 +75,8 @@ pub(crate) struct Ward {
 }
 
 impl Ward {
-    /// Starts the guardian, and through it the command: 127 if there is no such program, 126 if it cannot be executed.
+    /// Starts the guardian, and has it start the command. What comes of that is news: whoever waits for it can look
+    /// after other things as well.
     pub(crate) async fn start(orders: Orders<'_>) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::new(Exit::NotExecutable, format!("cannot start the guardian of the command: {error}"))
@@ -97,80 +101,74 @@ impl Ward {
         };
         let mut wire = Wire::new(ours).map_err(failed)?;
         wire.send(&Order::Start(start)).await;
-        let program = orders.program.display();
-        match wire.next().await {
-            Some(News::Started(pid)) => {
-                let command = Pid::from_raw(pid).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
-                let mut ward = Self { wire, guardian, command, group, clock, told, grace: orders.grace };
-                ward.bring_forward().await;
-                Ok(ward)
-            }
-            Some(News::NotStarted { found: false, .. }) => {
-                Err(Failure::new(Exit::NotFound, format!("cannot run {program}: not found")))
-            }
-            Some(News::NotStarted { why, .. }) => {
-                Err(Failure::new(Exit::NotExecutable, format!("cannot run {program}: {why}")))
-            }
-            _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
-        }
+        let program = orders.program.display().to_string();
+        Ok(Self { wire, guardian, program, command: None, group, clock, told, grace: orders.grace })
     }
 
     /// Waits for news.
     ///
     /// # Cancel safety
-    /// None is lost when this is dropped before it has any.
+    /// None is lost when this is dropped.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
             match self.wire.next().await {
-                Some(News::Stopped(_)) => return Event::Stopped,
+                Some(News::Started(pid)) => {
+                    self.command = Pid::from_raw(pid);
+                    self.bring_forward();
+                }
+                Some(News::NotStarted { found, why }) => {
+                    return Event::NotStarted(self.not_started(found, &why));
+                }
+                Some(News::Stopped(signal)) => self.stopped(signal),
                 Some(News::Ended { code, signal, cause, how }) => {
                     self.take_back();
                     return Event::Ended { exit: wire::exit(code, signal), cause, how };
                 }
-                Some(News::Started(_) | News::NotStarted { .. }) => {}
                 None => return Event::Gone { exit: self.take_over().await },
             }
         }
     }
 
+    fn not_started(&self, found: bool, why: &str) -> Failure {
+        match found {
+            true => Failure::new(Exit::NotExecutable, format!("cannot run {}: {why}", self.program)),
+            false => Failure::new(Exit::NotFound, format!("cannot run {}: not found", self.program)),
+        }
+    }
+
     /// Passes a signal on to the command.
-    pub(crate) async fn signal(&mut self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         // The terminal has sent these to the whole of our group already.
-        if self.group == Group::Ours
-            && matches!(signal, Signal::INT | Signal::QUIT | Signal::TSTP | Signal::CONT)
-        {
+        if self.group == Group::Ours && matches!(signal, Signal::INT | Signal::QUIT) {
             return;
         }
-        self.wire.send(&Order::Signal(signal.as_raw())).await;
+        self.wire.post(&Order::Signal(signal.as_raw()));
     }
 
     /// Tells for how long the lock is certain, if that is news.
-    pub(crate) async fn renewed(&mut self, left: Duration) {
+    pub(crate) fn renewed(&mut self, left: Duration) {
         let until = self.clock.now() + left;
         if until > self.told {
             self.told = until;
-            self.wire.send(&Order::Deadline(until.ns())).await;
+            self.wire.post(&Order::Deadline(until.ns()));
         }
     }
 
     /// Has the command ended because the lock is lost. How it went.
     pub(crate) async fn stop(&mut self, grace: Duration) -> (Exit, Stopped) {
-        self.wire.send(&Order::Stop(wire::ns(grace))).await;
-        let give_up = self.clock.now() + grace + PATIENCE;
-        loop {
-            let clock = self.clock.clone();
-            tokio::select! {
-                biased;
-                event = self.next() => match event {
-                    Event::Stopped => {}
-                    Event::Ended { exit, how, .. } => return (exit, how),
-                    Event::Gone { exit } => return (exit, Stopped::Killed),
-                },
-                // It may be frozen. Its end is noticed like any other.
-                () = clock.sleep_until(give_up) => {
-                    let _ = self.guardian.kill();
-                    return (self.take_over().await, Stopped::Killed);
-                }
+        self.wire.post(&Order::Stop(wire::ns(grace)));
+        let (clock, give_up) = (self.clock.clone(), self.clock.now() + grace + PATIENCE);
+        tokio::select! {
+            biased;
+            event = self.next() => match event {
+                Event::Ended { exit, how, .. } => (exit, how),
+                Event::NotStarted(failure) => (failure.exit, Stopped::ByItself),
+                Event::Gone { exit } => (exit, Stopped::Killed),
+            },
+            // It may be frozen.
+            () = clock.sleep_until(give_up) => {
+                let _ = self.guardian.kill();
+                (self.take_over().await, Stopped::Killed)
             }
         }
     }
@@ -178,7 +176,7 @@ impl Ward {
     /// Ends what a guardian that is gone has left.
     async fn take_over(&mut self) -> Exit {
         let _ = self.guardian.wait();
-        let group = (self.group != Group::Ours).then_some(self.command);
+        let group = self.command.filter(|_| self.group != Group::Ours);
         let brood = Brood::new(self.command, group);
         let (exit, _) = brood.end(&self.clock, Signal::TERM, self.clock.now() + self.grace).await;
         self.take_back();
@@ -193,33 +191,35 @@ impl Ward {
     }
 
     fn take_back(&self) {
-        if self.group == Group::Foreground {
-            terminal::take_back(self.command);
+        if let (Group::Foreground, Some(command)) = (self.group, self.command) {
+            terminal::take_back(command);
         }
     }
 
-    async fn bring_forward(&mut self) {
-        if self.group == Group::Foreground {
+    fn bring_forward(&self) {
+        if let (Group::Foreground, Some(command)) = (self.group, self.command) {
             // Done from here, not by the new process before it becomes the command, which would take unsafe code: a
             // Ctrl-C in the moment before still goes to us, and is passed on.
-            terminal::hand_to(self.command);
+            terminal::hand_to(command);
             // It may have been quicker, and stopped for reading from a terminal that was not its own yet.
-            self.signal(Signal::CONT).await;
+            self.signal(Signal::CONT);
         }
     }
 
     /// Job control: a command that the terminal has stopped (Ctrl-Z, or reading in the background) takes us and our
     /// group with it, so that the shell sees it and `fg` works.
-    pub(crate) async fn stop_with_it(&mut self) {
-        if self.group == Group::Ours {
-            return;
+    fn stopped(&mut self, by: i32) {
+        let Some(command) = self.command.filter(|_| self.group != Group::Ours) else { return };
+        if by != Signal::TSTP.as_raw() && terminal::is_of(command) {
+            // It was too quick, and the terminal is its own by now.
+            return self.signal(Signal::CONT);
         }
         self.take_back();
-        // Back from here only when we are continued.
-        let _ = kill_current_process_group(Signal::STOP);
+        // Back from here only when we are continued; at once where nobody could continue us.
+        let _ = kill_current_process_group(Signal::TSTP);
         self.group = if terminal::in_foreground() { Group::Foreground } else { Group::Own };
-        self.bring_forward().await;
-        self.signal(Signal::CONT).await;
+        self.bring_forward();
+        self.signal(Signal::CONT);
     }
 }
 

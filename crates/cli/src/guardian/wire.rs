@@ -124,11 +124,20 @@ impl Wire {
         serde_json::from_str(&line).ok()
     }
 
-    /// Sends a message. That the other side is gone is found out by [`next`](Wire::next).
+    /// Sends a message of any length. That the other side is gone is found out by [`next`](Wire::next).
     pub(crate) async fn send(&mut self, message: &impl Serialize) {
-        let line = serde_json::to_string(message).unwrap_or_default() + "\n";
-        let _ = self.out.write_all(line.as_bytes()).await;
+        let _ = self.out.write_all(line(message).as_bytes()).await;
     }
+
+    /// Sends a short message without waiting. One that does not fit is dropped: who does not read for so long is
+    /// frozen, and dealt with as such.
+    pub(crate) fn post(&self, message: &impl Serialize) {
+        let _ = self.out.try_write(line(message).as_bytes());
+    }
+}
+
+fn line(message: &impl Serialize) -> String {
+    serde_json::to_string(message).unwrap_or_default() + "\n"
 }
 
 pub(crate) fn bytes(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Vec<Vec<u8>> {

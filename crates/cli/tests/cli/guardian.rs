@@ -187,24 +187,21 @@ fn a_guardian_that_is_killed_takes_the_command_along() {
 #[test]
 fn a_guardian_that_is_frozen_does_not_save_the_command_of_a_lost_lock() {
     let lab = Lab::new();
-    let mut holder = lab.start(&[
-        "run",
-        "a",
-        "--ttl",
-        "600ms",
-        "--",
-        "sh",
-        "-c",
-        "trap '' TERM; echo $$ >> pids; echo $PPID; while :; do sleep 0.05; done",
-    ]);
-    let guardian: i32 = holder.line().parse().unwrap();
-    until("the command", || (pids(&lab).len() == 1).then_some(()));
-    kill(guardian, Signal::STOP);
-    let id = lab.lock("a")["holders"][0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(lab.output(&["break", "a", "--id", &id, "--reason", "a test"]).status.code(), Some(0));
-    let (code, _, talk) = holder.end();
-    assert_eq!(code, 79, "{talk}");
-    assert!(pids(&lab).into_iter().all(|pid| !alive(pid)));
+    // The command does it, as soon as it can: the guardian may not have told yet that it has started it.
+    let script = "trap '' TERM; kill -STOP $PPID; echo $$ >> pids; echo in; while :; do sleep 0.05; done";
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let run = |name| lab.start(&["run", name, "--ttl", "600ms", "--", "sh", "-c", script]);
+    let mut holders = names.map(run);
+    for (holder, name) in holders.iter_mut().zip(names) {
+        assert_eq!(holder.line(), "in");
+        let id = lab.lock(name)["holders"][0]["id"].as_str().unwrap().to_owned();
+        assert_eq!(lab.output(&["break", name, "--id", &id, "--reason", "a test"]).status.code(), Some(0));
+    }
+    for holder in holders {
+        let (code, _, talk) = holder.end();
+        assert_eq!(code, 79, "{talk}");
+    }
+    assert!(pids(&lab).len() == names.len() && pids(&lab).into_iter().all(|pid| !alive(pid)));
 }
 
 #[test]

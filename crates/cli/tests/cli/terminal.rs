@@ -33,6 +33,19 @@ fn a_command_reads_from_the_terminal_and_gives_it_back() {
 }
 
 #[test]
+fn a_command_that_reads_before_the_terminal_is_its_own_is_not_left_stopped() {
+    let lab = Lab::new();
+    let read = "bramah run a -- sh -c 'read x; echo got:$x'";
+    let mut terminal = on_a_terminal(&lab, &format!("for i in 1 2 3 4 5 6 7 8; do {read}; done; echo over"));
+    for number in 1..=8 {
+        terminal.write(&format!("{number}\n"));
+        assert_eq!(shows(&mut terminal, "got:"), format!("got:{number}"));
+    }
+    shows(&mut terminal, "over");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
 fn the_rest_of_a_pipeline_keeps_the_terminal() {
     let lab = Lab::new();
     let line = "bramah run a -- echo piped | { read x; echo ready; read y < /dev/tty; echo $x:$y; }";

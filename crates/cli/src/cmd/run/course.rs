@@ -68,7 +68,7 @@ impl<'a> Course<'a> {
                 let mut ward = Ward::start(self.orders(None, store)).await?;
                 let exit = self.supervise(&mut ward, None, signals).await;
                 ward.dismiss();
-                return Ok(exit);
+                return exit;
             }
         };
         self.fences = guards.iter().map(|guard| guard.fence().map(Fence::get)).collect();
@@ -80,11 +80,16 @@ impl<'a> Course<'a> {
         let held = Some((&session, &guards));
         let exit = match Ward::start(self.orders(held, store)).await {
             Ok(mut ward) => {
-                let exit = self.supervise(&mut ward, held, signals).await;
-                let exit = self.release(guards, exit, signals).await;
+                let exit = match self.supervise(&mut ward, held, signals).await {
+                    Ok(exit) => Ok(self.release(guards, exit, signals).await),
+                    Err(failure) => {
+                        drop(guards);
+                        Err(failure)
+                    }
+                };
                 // Not before the release: those who wait need not wait for this.
                 ward.dismiss();
-                Ok(exit)
+                exit
             }
             Err(failure) => {
                 drop(guards);
@@ -102,7 +107,7 @@ impl<'a> Course<'a> {
         ward: &mut Ward,
         held: Option<(&Session, &Guards)>,
         signals: &mut Signals,
-    ) -> Exit {
+    ) -> Result<Exit, Failure> {
         let left = || held.map_or(Duration::MAX, |(_, guards)| guards.remaining());
         // Often enough that what the guardian knows is never older than a part of the ttl.
         let beat = if left() == Duration::MAX { Duration::MAX } else { self.ttl(held) / 12 };
@@ -119,20 +124,20 @@ impl<'a> Course<'a> {
                     let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
                     self.child = Some(exit);
                     self.tell_stop(how);
-                    return Exit::Lost;
+                    return Ok(Exit::Lost);
                 }
                 event = ward.next() => match event {
-                    Event::Stopped => ward.stop_with_it().await,
-                    Event::Ended { exit, cause, how } => return self.ended(exit, cause, how),
+                    Event::NotStarted(failure) => return Err(failure),
+                    Event::Ended { exit, cause, how } => return Ok(self.ended(exit, cause, how)),
                     Event::Gone { exit } => {
                         self.child = Some(exit);
                         say("the guardian of the command was killed, so the command was ended");
-                        return exit;
+                        return Ok(exit);
                     }
                 },
-                signal = signals.next() => ward.signal(signal).await,
+                signal = signals.next() => ward.signal(signal),
                 () = self.clock.sleep_until(next_beat) => {
-                    ward.renewed(left()).await;
+                    ward.renewed(left());
                     next_beat = self.clock.now() + beat;
                 }
             }
