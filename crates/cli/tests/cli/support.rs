@@ -1,10 +1,13 @@
 //! A store to try things on, processes that end with their test, and waiting for conditions.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     path::PathBuf,
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    process::{Child, ChildStdin, Command, Output, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -118,8 +121,59 @@ pub(crate) fn bramah(args: &[&str]) -> Command {
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+/// What a process writes, read as it comes, so that a test can give up on it.
+struct Stream {
+    parts: mpsc::Receiver<Vec<u8>>,
+    read: Vec<u8>,
+}
+
+impl Stream {
+    fn of(mut source: impl Read + Send + 'static) -> Self {
+        let (sender, parts) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(len @ 1..) = source.read(&mut buffer) {
+                if sender.send(buffer[..len].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { parts, read: Vec::new() }
+    }
+
+    /// Waits for more. Whether there is any.
+    fn more(&mut self) -> bool {
+        match self.parts.recv_timeout(DEADLINE) {
+            Ok(part) => self.read.extend(part),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                panic!("waited too long for a process to write; so far: {}", text(&self.read))
+            }
+        }
+        true
+    }
+
+    fn line(&mut self) -> String {
+        while !self.read.contains(&b'\n') && self.more() {}
+        let end = self.read.iter().position(|byte| *byte == b'\n').map_or(self.read.len(), |at| at + 1);
+        text(&self.read.drain(..end).collect::<Vec<u8>>()).trim_end().to_owned()
+    }
+
+    fn some(&mut self) -> String {
+        if self.read.is_empty() {
+            self.more();
+        }
+        text(&std::mem::take(&mut self.read))
+    }
+
+    fn rest(&mut self) -> String {
+        while self.more() {}
+        text(&std::mem::take(&mut self.read))
+    }
 }
 
 impl Running {
@@ -127,8 +181,8 @@ impl Running {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (stdout, stderr) =
+            (Stream::of(child.stdout.take().unwrap()), Stream::of(child.stderr.take().unwrap()));
         Self { child, stdin, stdout, stderr }
     }
 
@@ -142,23 +196,17 @@ impl Running {
 
     /// The next line of its stdout.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        self.stdout.line()
     }
 
     /// Some of its stdout, at least a byte of it.
     pub(crate) fn some(&mut self) -> String {
-        let some = text(self.stdout.fill_buf().unwrap());
-        self.stdout.consume(some.len());
-        some
+        self.stdout.some()
     }
 
     /// The next line of its stderr.
     pub(crate) fn talk(&mut self) -> String {
-        let mut line = String::new();
-        self.stderr.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
+        self.stderr.line()
     }
 
     pub(crate) fn write(&mut self, text: &str) {
@@ -173,10 +221,7 @@ impl Running {
     /// Waits for its end: the code, the rest of stdout, the rest of stderr.
     pub(crate) fn end(mut self) -> (i32, String, String) {
         let code = self.code();
-        let (mut out, mut talk) = (String::new(), String::new());
-        self.stdout.read_to_string(&mut out).unwrap();
-        self.stderr.read_to_string(&mut talk).unwrap();
-        (code, out, talk)
+        (code, self.stdout.rest(), self.stderr.rest())
     }
 
     /// Waits for its end; -n if it was killed by signal n.

@@ -106,3 +106,26 @@ fn on_a_terminal_who_is_waited_for_stands_in_one_line_that_goes_away() {
     assert!(rest.ends_with("\r\u{1b}[Kmine"), "{rest:?}");
     assert_eq!((holder.code(), terminal.code()), (0, 0));
 }
+
+#[test]
+fn at_the_head_of_a_pipeline_a_killed_bramah_takes_its_command_along_and_nobody_else() {
+    let lab = Lab::new();
+    let script = "echo $$ > one; sleep 1000 & echo $! > two; wait";
+    let mut terminal = on_a_terminal(
+        &lab,
+        &format!("cd {}; bramah run a -- sh -c '{script}' | cat; echo after", lab.dir.display()),
+    );
+    let pid = |file: &str| {
+        let file = lab.dir.join(file);
+        until("a pid", || std::fs::read_to_string(&file).ok()?.trim().parse::<u32>().ok())
+    };
+    let command = [pid("one"), pid("two")];
+    let bramah = i32::try_from(lab.lock("a")["holders"][0]["pid"].as_i64().unwrap()).unwrap();
+    let bramah = rustix::process::Pid::from_raw(bramah).unwrap();
+    rustix::process::kill_process(bramah, rustix::process::Signal::KILL).unwrap();
+    until("the end of the command", || {
+        command.iter().all(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(())
+    });
+    shows(&mut terminal, "after");
+    assert_eq!(terminal.code(), 0);
+}
