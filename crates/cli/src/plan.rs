@@ -1,8 +1,10 @@
 //! What the words mean: arguments, environment, config file and defaults, resolved to plain data.
 
+mod flags;
+
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use bramah::{ClaimId, Name, Scope, Session, Tag};
+use bramah::{ClaimId, Name, Scope, Tag};
 
 use crate::{
     args::{self, Args, IfDown, OnLost, Verb},
@@ -10,9 +12,10 @@ use crate::{
     exit::{Exit, Failure},
     say::Status,
     settings::{Defaults, Settings},
-    span,
     store::Store,
 };
+pub(crate) use flags::bad_handle;
+use flags::{ON_LOST, command, form, grace, handle, labels, loudness, mode, names, patience, reason, ttl};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -133,14 +136,11 @@ pub(crate) enum Handle {
     Stdin,
 }
 
-/// The grace that a command gets unless --grace says another.
-const GRACE: Duration = Duration::from_secs(5);
-
 impl Plan {
     pub(crate) fn new(args: Args, env: &Env) -> Result<Self, Failure> {
         match args.verb {
             Verb::Check(check) => {
-                Ok(Self::Here(Errand::Check { form: form(check.json), talk: talk(check.quiet, false) }))
+                Ok(Self::Here(Errand::Check { form: form(check.json), talk: loudness(check.quiet, false) }))
             }
             Verb::Completions(completions) => Ok(Self::Here(Errand::Completions(completions.shell))),
             Verb::Man(man) => Ok(Self::Here(Errand::Man(man.dir))),
@@ -174,7 +174,7 @@ impl Task {
                 let name = settings.name(&wait.name)?;
                 let patience = patience(&wait.busy, settings, &settings.defaults(&name));
                 let busy_code = wait.busy.busy_code.unwrap_or(Exit::BUSY);
-                Self::Wait { name, patience, busy_code, talk: talk(wait.quiet, false) }
+                Self::Wait { name, patience, busy_code, talk: loudness(wait.quiet, false) }
             }
             Verb::Watch(watch) => Self::Watch { scope: settings.scope(watch.prefix.as_deref())? },
             Verb::Break(args) => Self::Break {
@@ -196,62 +196,65 @@ impl Run {
     fn new(args: args::Run, settings: &Settings, env: &Env) -> Result<Self, Failure> {
         let names = names(args.name, args.locks, settings)?;
         let defaults = settings.defaults(&names[0]);
-        let ttl = ttl(&args.ttl, settings, &defaults)?;
-        let grace = grace(args.supervision.grace.or(defaults.grace), ttl)?;
-        let (program, arguments) = command("run", args.command, args.shell.text)?;
+        let want = Want {
+            mode: mode(&args.mode, &defaults),
+            ttl: ttl(&args.ttl, settings, &defaults)?,
+            reason: reason(args.reason, &names, settings)?,
+            names,
+            owner: args.about.owner,
+            labels: labels(args.about.labels, env),
+        };
+        let command = command("run", args.command, args.shell.text)?;
+        let run = Self::of(want, command, &args.supervision, &args.talk, &defaults, env)?;
         Ok(Self {
             patience: patience(&args.busy, settings, &defaults),
             busy_code: args.busy.busy_code.unwrap_or(Exit::BUSY),
-            program,
-            arguments,
-            grace,
-            on_lost: args.supervision.on_lost.or(defaults.on_lost).unwrap_or(ON_LOST),
-            max_run: args.supervision.max_run.or(defaults.max_run),
             min_hold: args.min_hold.or(defaults.min_hold).unwrap_or_default(),
             if_down: args.if_down,
-            report: args.talk.json,
-            status: args.talk.status_fd.map(Status::open).transpose()?,
-            talk: talk(args.talk.quiet, args.talk.verbose),
-            inside: env.inside.clone(),
-            want: Want {
-                mode: mode(&args.mode, &defaults),
-                ttl,
-                reason: reason(args.reason, &names, settings)?,
-                names,
-                owner: args.about.owner,
-                labels: labels(args.about.labels, env),
-            },
+            ..run
         })
     }
 
     fn elect(args: args::Elect, settings: &Settings, env: &Env) -> Result<Self, Failure> {
         let name = settings.name(&args.name)?;
         let defaults = settings.defaults(&name);
-        let ttl = ttl(&args.ttl, settings, &defaults)?;
-        let grace = grace(args.supervision.grace.or(defaults.grace), ttl)?;
-        let (program, arguments) = command("elect", args.command, args.shell.text)?;
+        let want = Want {
+            names: vec![name],
+            mode: Mode::Mutex,
+            ttl: ttl(&args.ttl, settings, &defaults)?,
+            reason: args.value.or_else(|| args.about.owner.clone()).unwrap_or_default(),
+            owner: args.about.owner,
+            labels: labels(args.about.labels, env),
+        };
+        let command = command("elect", args.command, args.shell.text)?;
+        let run = Self::of(want, command, &args.supervision, &args.talk, &defaults, env)?;
+        Ok(Self { if_down: args.if_down, ..run })
+    }
+
+    /// Waits for as long as it takes, and fails without a store.
+    fn of(
+        want: Want,
+        (program, arguments): (OsString, Vec<OsString>),
+        supervision: &args::Supervision,
+        talk: &args::Talk,
+        defaults: &Defaults,
+        env: &Env,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             patience: Patience::Forever,
             busy_code: Exit::BUSY,
             program,
             arguments,
-            grace,
-            on_lost: args.supervision.on_lost.or(defaults.on_lost).unwrap_or(ON_LOST),
-            max_run: args.supervision.max_run.or(defaults.max_run),
+            grace: grace(supervision.grace.or(defaults.grace), want.ttl)?,
+            on_lost: supervision.on_lost.or(defaults.on_lost).unwrap_or(ON_LOST),
+            max_run: supervision.max_run.or(defaults.max_run),
             min_hold: Duration::ZERO,
-            if_down: args.if_down,
-            report: args.talk.json,
-            status: args.talk.status_fd.map(Status::open).transpose()?,
-            talk: talk(args.talk.quiet, args.talk.verbose),
+            if_down: IfDown::Fail,
+            report: talk.json,
+            status: talk.status_fd.map(Status::open).transpose()?,
+            talk: loudness(talk.quiet, talk.verbose),
             inside: env.inside.clone(),
-            want: Want {
-                names: vec![name],
-                mode: Mode::Mutex,
-                ttl,
-                reason: args.value.or_else(|| args.about.owner.clone()).unwrap_or_default(),
-                owner: args.about.owner,
-                labels: labels(args.about.labels, env),
-            },
+            want,
         })
     }
 
@@ -277,7 +280,7 @@ impl Lock {
             patience: patience(&args.busy, settings, &defaults),
             busy_code: args.busy.busy_code.unwrap_or(Exit::BUSY),
             form: form(args.json),
-            talk: talk(args.quiet, false),
+            talk: loudness(args.quiet, false),
             inside: env.inside.clone(),
             want: Want {
                 mode: mode(&args.mode, &defaults),
@@ -291,121 +294,81 @@ impl Lock {
     }
 }
 
-const ON_LOST: OnLost = OnLost::Signal(rustix::process::Signal::TERM);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The names in order, each once.
-fn names(name: Option<String>, locks: Vec<String>, settings: &Settings) -> Result<Vec<Name>, Failure> {
-    let all = name.into_iter().chain(locks);
-    let mut names = all.map(|name| settings.name(&name)).collect::<Result<Vec<_>, _>>()?;
-    names.sort();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Failure::usage(format!("{} is asked for twice; name it once", pair[0]))),
-        None if names.is_empty() => Err(Failure::usage("no lock was named; see --help")),
-        None => Ok(names),
+    fn env() -> Env {
+        Env { engine: Some("memory:".into()), ..Env::default() }
     }
-}
 
-fn ttl(flag: &args::Ttl, settings: &Settings, defaults: &Defaults) -> Result<Duration, Failure> {
-    let ttl = flag.ttl.or(settings.env_ttl).or(defaults.ttl).unwrap_or(Session::DEFAULT_TTL);
-    let range = Session::MIN_TTL..=Session::MAX_TTL;
-    if range.contains(&ttl) {
-        return Ok(ttl);
+    fn task_in(env: &Env, line: &str) -> Result<Task, Failure> {
+        let args = Args::read(line.split(' ').map(Into::into)).unwrap();
+        match Plan::new(args, env)? {
+            Plan::On(_, task) => Ok(*task),
+            other => panic!("{other:?}"),
+        }
     }
-    let (least, most) = (span::write(*range.start()), span::write(*range.end()));
-    Err(Failure::usage(format!("a ttl of {} is out of range; use {least} to {most}", span::write(ttl))))
-}
 
-/// A lock whose renewals fail is certain for a ttl, and the grace is the end of that: renewals need the rest.
-fn grace(asked: Option<Duration>, ttl: Duration) -> Result<Duration, Failure> {
-    match asked {
-        Some(grace) if grace >= ttl / 2 => Err(Failure::usage(format!(
-            "a grace of {} is not less than half of the ttl, {}; shorten it or raise the ttl",
-            span::write(grace),
-            span::write(ttl)
-        ))),
-        Some(grace) => Ok(grace),
-        None => Ok(GRACE.min(ttl / 6)),
+    fn run_in(env: &Env, line: &str) -> Run {
+        match task_in(env, line).unwrap() {
+            Task::Run(run) | Task::Elect(run) => run,
+            other => panic!("{other:?}"),
+        }
     }
-}
 
-fn patience(busy: &args::Busy, settings: &Settings, defaults: &Defaults) -> Patience {
-    match busy.wait.or(settings.env_wait).or(defaults.wait) {
-        _ if busy.try_only => Patience::None,
-        Some(Duration::ZERO) => Patience::None,
-        Some(wait) => Patience::For(wait),
-        None => Patience::Forever,
+    fn run(line: &str) -> Run {
+        run_in(&env(), line)
     }
-}
 
-fn mode(flags: &args::Mode, defaults: &Defaults) -> Mode {
-    match (flags.shared, flags.exclusive, flags.slots) {
-        (true, ..) => Mode::Read,
-        (_, true, _) => Mode::Write,
-        (_, _, Some(slots)) => Mode::Slots(slots),
-        _ => defaults.slots.map_or(Mode::Mutex, Mode::Slots),
+    #[test]
+    fn the_defaults_wait_for_ever_with_half_a_minute_of_ttl() {
+        let run = run("bramah run a -- b c");
+        assert_eq!((run.patience, run.want.ttl), (Patience::Forever, Duration::from_secs(30)));
+        assert_eq!((run.grace, run.on_lost, run.max_run), (Duration::from_secs(5), ON_LOST, None));
+        assert_eq!((run.busy_code, run.min_hold, run.if_down), (75, Duration::ZERO, IfDown::Fail));
+        assert_eq!((run.talk, run.report, run.want.mode), (Talk::Usual, false, Mode::Mutex));
+        assert_eq!((run.program, run.arguments), ("b".into(), vec!["c".into()]));
     }
-}
 
-fn reason(given: Option<String>, names: &[Name], settings: &Settings) -> Result<String, Failure> {
-    let reason = given.unwrap_or_default();
-    let strict = names.iter().find(|name| settings.defaults(name).require_reason);
-    match strict {
-        Some(name) if reason.trim().is_empty() => Err(Failure::usage(format!(
-            "{name} is not to be taken without a reason, says the config file; give --reason"
-        ))),
-        _ => Ok(reason),
+    #[test]
+    fn the_grace_leaves_time_for_renewals() {
+        let second = Duration::from_secs(1);
+        assert_eq!(run("bramah run a --ttl 6s -- b").grace, second);
+        assert_eq!(run("bramah run a --ttl 6s --grace 2s -- b").grace, 2 * second);
+        assert_eq!(task_in(&env(), "bramah run a --ttl 6s --grace 3s -- b").unwrap_err().exit.code(), 64);
     }
-}
 
-/// Those given, and the CI job if there is one.
-fn labels(mut given: Vec<(String, String)>, env: &Env) -> Vec<(String, String)> {
-    if let Some(job) = env.job.clone().filter(|_| given.iter().all(|(key, _)| key != "job")) {
-        given.push(("job".into(), job));
+    #[test]
+    fn not_waiting_can_be_said_in_several_ways_and_a_flag_wins_over_the_environment() {
+        let waits = Env { wait: Some(Duration::from_secs(9)), ttl: Some(Duration::from_secs(8)), ..env() };
+        for flags in ["-n", "--try", "-w 0", "--wait 0s"] {
+            assert_eq!(run_in(&waits, &format!("bramah run a {flags} -- b")).patience, Patience::None);
+        }
+        let minute_and_a_half = Patience::For(Duration::from_secs(90));
+        assert_eq!(run_in(&waits, "bramah run a -w 1m30s -- b").patience, minute_and_a_half);
+        let run = run_in(&waits, "bramah run a -- b");
+        assert_eq!(
+            (run.patience, run.want.ttl),
+            (Patience::For(Duration::from_secs(9)), Duration::from_secs(8))
+        );
+        assert_eq!(run_in(&waits, "bramah run a --ttl 7s -- b").want.ttl, Duration::from_secs(7));
+        assert_eq!(run_in(&waits, "bramah elect a -- b").patience, Patience::Forever);
     }
-    given
-}
 
-fn command(
-    verb: &str,
-    words: Vec<OsString>,
-    text: Option<String>,
-) -> Result<(OsString, Vec<OsString>), Failure> {
-    let mut words = match text {
-        Some(text) => vec!["sh".into(), "-c".into(), text.into()],
-        None => words,
+    #[test]
+    fn several_locks_are_named_in_order_and_a_shell_is_a_command() {
+        let run = run("bramah run -l b -l a -- c");
+        assert_eq!((run.title().as_str(), run.program), ("a + b", "c".into()));
+        let shell = self::run("bramah run a -c exit");
+        assert_eq!((shell.program, shell.arguments), ("sh".into(), vec!["-c".into(), "exit".into()]));
     }
-    .into_iter();
-    let program = words.next().ok_or_else(|| {
-        Failure::usage(format!(
-            "no command to run: give it after two dashes, bramah {verb} NAME -- CMD; see --help"
-        ))
-    })?;
-    Ok((program, words.collect()))
-}
 
-fn handle(flag: Option<String>, env: &Env) -> Result<Handle, Failure> {
-    let text = flag.or_else(|| env.handle.clone()).ok_or_else(|| {
-        Failure::usage("no handle: give what `bramah lock` printed with --handle, or in BRAMAH_HANDLE")
-    })?;
-    match text.trim() {
-        "-" => Ok(Handle::Stdin),
-        text => Ok(Handle::Given(text.parse().map_err(|_| bad_handle())?)),
-    }
-}
-
-/// A handle is a key: what was given instead of one is not repeated.
-pub(crate) fn bad_handle() -> Failure {
-    Failure::usage("that is not a handle; give what `bramah lock` printed")
-}
-
-fn form(json: bool) -> Form {
-    if json { Form::Json } else { Form::Human }
-}
-
-fn talk(quiet: bool, verbose: bool) -> Talk {
-    match (quiet, verbose) {
-        (true, _) => Talk::Little,
-        (_, true) => Talk::Much,
-        _ => Talk::Usual,
+    #[test]
+    fn the_job_is_a_label_unless_one_was_given() {
+        let ci = Env { job: Some("url".into()), ..env() };
+        let label = |value: &str| vec![("job".to_owned(), value.to_owned())];
+        assert_eq!(run_in(&ci, "bramah run a -- b").want.labels, label("url"));
+        assert_eq!(run_in(&ci, "bramah run a --label job=7 -- b").want.labels, label("7"));
     }
 }
