@@ -9,7 +9,7 @@ use clap::{
     Args as Flags, CommandFactory, FromArgMatches, Parser, Subcommand, builder::NonEmptyStringValueParser,
 };
 
-pub(crate) use flags::{About, Busy, IfDown, Mode, OnLost, Shell, Supervision, Talk, Ttl};
+pub(crate) use flags::{About, Busy, IfDown, Mode, OnLost, Shell, Supervision, Talk, Ttl, signal_name};
 
 use crate::{exit::Failure, span};
 
@@ -28,8 +28,9 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, Default, Flags)]
 #[command(next_help_heading = "Which store")]
 pub(crate) struct Place {
-    /// Where the locks live: file:///dir for the processes of one machine, memory: for trying things out.
-    /// [default: $BRAMAH_ENGINE, else the profile's, else files in your state directory]
+    /// Where the locks live: file:///dir for the processes of one user on one machine; memory: for trying things
+    /// out, as it ends with the process and excludes nobody else. [default: $BRAMAH_ENGINE, else the profile's,
+    /// else file: with ~/.local/state/bramah]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) engine: Option<String>,
     /// A profile of the config file [default: $BRAMAH_PROFILE, else the file's own default]
@@ -103,8 +104,8 @@ pub(crate) struct Run {
     pub(crate) ttl: Ttl,
     #[command(flatten)]
     pub(crate) supervision: Supervision,
-    /// Hold the lock for at least so long from its grant on, also when the command ends sooner: against clocks of
-    /// several machines that start the same job at different times [default: the config file's, else 0]
+    /// Hold the lock for at least so long from its grant on, also when the command ends sooner: against clocks
+    /// that start the same job at different times [default: the config file's, else 0]
     #[arg(long, value_name = "DUR", value_parser = span::read)]
     pub(crate) min_hold: Option<Duration>,
     /// Why, for those who wait
@@ -135,7 +136,7 @@ pub(crate) struct Elect {
     pub(crate) ttl: Ttl,
     #[command(flatten)]
     pub(crate) supervision: Supervision,
-    /// What the leader says of itself, such as an address; shown by `bramah show` [default: the owner]
+    /// What the leader says of itself, such as an address; `bramah show` has it as its reason [default: the owner]
     #[arg(long, value_name = "TEXT")]
     pub(crate) value: Option<String>,
     #[command(flatten)]
@@ -156,8 +157,9 @@ pub(crate) struct Lock {
     pub(crate) busy: Busy,
     #[command(flatten)]
     pub(crate) mode: Mode,
-    #[command(flatten)]
-    pub(crate) ttl: Ttl,
+    /// How long it is held unless it is renewed [default: $BRAMAH_TTL, else the config file's, else 30s]
+    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    pub(crate) ttl: Option<Duration>,
     /// Why, for those who wait
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -172,6 +174,7 @@ pub(crate) struct Lock {
 }
 
 #[derive(Debug, Flags)]
+#[command(after_help = words::HANDLED)]
 pub(crate) struct Handled {
     /// The lock, such as deploy/prod
     pub(crate) name: String,

@@ -67,7 +67,10 @@ impl Desk {
     /// Waits for one question and answers that the lock is certain for `left`. Without a desk nobody ever asks.
     pub(crate) async fn answer(desk: &mut Option<Self>, left: Duration) {
         let Some(desk) = desk else { return std::future::pending().await };
-        let Ok((mut stream, _)) = desk.listener.accept().await else { return };
+        let Ok((mut stream, _)) = desk.listener.accept().await else {
+            // Out of descriptors, for a while; without a pause this would spin.
+            return tokio::time::sleep(PATIENCE / 10).await;
+        };
         // Such a socket has no permissions: who asks has to be the same user, or root.
         let known = stream.peer_cred().is_ok_and(|peer| peer.uid() == desk.us || peer.uid() == 0);
         if known && let Ok(line) = serde_json::to_string(&Answer::of(left)) {

@@ -86,7 +86,8 @@ impl Env {
             wait: time("BRAMAH_WAIT")?,
             handle: text("BRAMAH_HANDLE")?,
             inside: inside.split(',').filter_map(|tag| tag.parse().ok()).collect(),
-            job: job(&text),
+            // It goes to the store with the session, where there is little room.
+            job: job(&text).filter(|url| url.len() <= 1000),
             state: path("XDG_STATE_HOME"),
             config_home: path("XDG_CONFIG_HOME"),
             home: path("HOME"),

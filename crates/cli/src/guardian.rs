@@ -187,7 +187,8 @@ impl Watch {
             _ => Signal::TERM,
         };
         let last = match (cause, self.on_lost) {
-            (Cause::OverTime, Lost::Keep) => Moment::NEVER,
+            // Its lock may be lost already, and the grace is its own.
+            (Cause::OverTime | Cause::Orphaned, Lost::Keep) => Moment::NEVER,
             _ => self.deadline - self.margin,
         };
         Verdict { cause, first, until: (self.clock.now() + grace).min(last) }

@@ -61,7 +61,11 @@ impl<'a> Lock<'a> {
         Self {
             v: 1,
             name: line.name.as_str(),
-            state: if holders.is_empty() { "waiting" } else { "held" },
+            state: match (holders.is_empty(), line.places.is_empty()) {
+                (false, _) => "held",
+                (true, false) => "waiting",
+                (true, true) => "free",
+            },
             mode: line.places.first().map(|place| holder::mode(line.capacity, place)),
             slots: slots(line.capacity),
             fence: line.holders().find_map(fence),
@@ -127,9 +131,11 @@ impl<'a> Break<'a> {
 pub(crate) struct Outcome<'a> {
     pub(crate) v: u32,
     pub(crate) name: &'a str,
+    pub(crate) names: &'a [&'a str],
     pub(crate) outcome: &'static str,
     pub(crate) exit: u8,
     pub(crate) id: Option<String>,
+    pub(crate) ids: &'a [String],
     pub(crate) fence: Option<u64>,
     pub(crate) fences: &'a [Option<u64>],
     pub(crate) waited_ms: u64,

@@ -4,7 +4,7 @@ mod flags;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use bramah::{ClaimId, Name, Scope, Tag};
+use bramah::{About, ClaimId, Name, Scope, Tag};
 
 use crate::{
     args::{self, Args, IfDown, OnLost, Verb},
@@ -35,7 +35,7 @@ pub(crate) enum Task {
     Unlock { name: Name, handle: Handle, form: Form },
     Ls { scope: Scope, form: Form },
     Show { name: Name, form: Form },
-    Wait { name: Name, patience: Patience, busy_code: u8, talk: Talk },
+    Wait { name: Name, patience: Patience, busy_code: u8, talk: Talk, inside: Vec<Tag> },
     Watch { scope: Scope },
     Break { name: Name, tag: Tag, reason: String, owner: Option<String>, form: Form },
     Doctor { form: Form },
@@ -174,7 +174,8 @@ impl Task {
                 let name = settings.name(&wait.name)?;
                 let patience = patience(&wait.busy, settings, &settings.defaults(&name));
                 let busy_code = wait.busy.busy_code.unwrap_or(Exit::BUSY);
-                Self::Wait { name, patience, busy_code, talk: loudness(wait.quiet, false) }
+                let (talk, inside) = (loudness(wait.quiet, false), env.inside.clone());
+                Self::Wait { name, patience, busy_code, talk, inside }
             }
             Verb::Watch(watch) => Self::Watch { scope: settings.scope(watch.prefix.as_deref())? },
             Verb::Break(args) => Self::Break {
@@ -198,7 +199,7 @@ impl Run {
         let defaults = settings.defaults(&names[0]);
         let want = Want {
             mode: mode(&args.mode, &defaults),
-            ttl: ttl(&args.ttl, settings, &defaults)?,
+            ttl: ttl(args.ttl.ttl, settings, &defaults)?,
             reason: reason(args.reason, &names, settings)?,
             names,
             owner: args.about.owner,
@@ -221,8 +222,11 @@ impl Run {
         let want = Want {
             names: vec![name],
             mode: Mode::Mutex,
-            ttl: ttl(&args.ttl, settings, &defaults)?,
-            reason: args.value.or_else(|| args.about.owner.clone()).unwrap_or_default(),
+            ttl: ttl(args.ttl.ttl, settings, &defaults)?,
+            reason: args
+                .value
+                .or_else(|| args.about.owner.clone())
+                .unwrap_or_else(|| About::this_process().owner.to_string()),
             owner: args.about.owner,
             labels: labels(args.about.labels, env),
         };
@@ -274,6 +278,9 @@ impl Want {
 
 impl Lock {
     fn new(args: args::Lock, settings: &Settings, env: &Env) -> Result<Self, Failure> {
+        if args.busy.busy_code == Some(0) {
+            return Err(Failure::usage("-E 0 would take a busy lock for one that was had; use another code"));
+        }
         let name = settings.name(&args.name)?;
         let defaults = settings.defaults(&name);
         Ok(Self {
@@ -284,7 +291,7 @@ impl Lock {
             inside: env.inside.clone(),
             want: Want {
                 mode: mode(&args.mode, &defaults),
-                ttl: ttl(&args.ttl, settings, &defaults)?,
+                ttl: ttl(args.ttl, settings, &defaults)?,
                 reason: reason(args.reason, std::slice::from_ref(&name), settings)?,
                 names: vec![name],
                 owner: args.about.owner,

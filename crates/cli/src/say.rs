@@ -5,6 +5,8 @@ use std::{
     io::{self, Write},
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::{
     exit::{Exit, Failure},
     inherited,
@@ -13,12 +15,23 @@ use crate::{
 /// One line of talk. Nothing is to be done about a stderr that is gone.
 pub(crate) fn say(line: &str) {
     // One write a line, so that the lines of several processes do not mix.
-    let _ = io::stderr().write_all(format!("bramah: {}\n", clean(line)).as_bytes());
+    talk(&format!("bramah: {}\n", clean(line)));
 }
 
 /// One line of data about a run, on stderr because stdout belongs to the command.
 pub(crate) fn report(json: &str) {
-    let _ = io::stderr().write_all(format!("{json}\n").as_bytes());
+    talk(&format!("{json}\n"));
+}
+
+/// Writes to stderr if that can be done now or soon. A reader that has stopped reading must not stop us: signals and
+/// deadlines are looked after by the same thread.
+pub(crate) fn talk(text: &str) {
+    let stderr = rustix::stdio::stderr();
+    let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
+    let soon = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    if poll(&mut ready, Some(&soon)).is_ok_and(|count| count > 0) {
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
 }
 
 /// A descriptor that somebody reads what became of a run from.

@@ -10,6 +10,9 @@ pub(crate) fn read(text: &str) -> Result<Duration, String> {
     if rest.is_empty() {
         return Err(format!("it is empty; {HOW}"));
     }
+    if rest.starts_with('-') {
+        return Err(format!("it is less than nothing; {HOW}"));
+    }
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, tail) = rest.split_at(digits);
@@ -32,6 +35,14 @@ pub(crate) fn read(text: &str) -> Result<Duration, String> {
         rest = tail;
     }
     Ok(sum)
+}
+
+/// The same for a time that has to be one.
+pub(crate) fn read_some(text: &str) -> Result<Duration, String> {
+    match read(text)? {
+        Duration::ZERO => Err("it is no time at all".to_owned()),
+        span => Ok(span),
+    }
 }
 
 /// Writes `850ms`, `3.2s`, `12m04s`, `1h05m`, `3d04h`.

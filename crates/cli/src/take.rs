@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bramah::{Clock, ErrorKind, Guards, Keep, Lock, Moment, Name, Session, Tag, all, line::WHOLE};
+use bramah::{Clock, ErrorKind, Guards, Keep, LineView, Lock, Moment, Name, Session, Tag, all, line::WHOLE};
 
 use crate::{
     cmd,
@@ -125,14 +125,22 @@ pub(crate) async fn refuse_own(session: &Session, names: &[Name], inside: &[Tag]
         return Ok(());
     }
     for name in names {
-        let Some(line) = session.glance(name).await? else { continue };
-        if let Some(tag) = line.holders().map(|holder| holder.claim.id.tag()).find(|tag| inside.contains(tag))
-        {
-            return Err(Failure::usage(format!(
-                "{name} is held by the run that this one is inside of ({tag}): it would wait for itself; \
-                 take another name, or leave the inner one out"
-            )));
+        let line = session.glance(name).await?;
+        if let Some(tag) = line.and_then(|line| own_hold(&line, inside)) {
+            return Err(own_refusal(name, tag));
         }
     }
     Ok(())
+}
+
+/// The hold of this line that one of the runs around us has.
+pub(crate) fn own_hold(line: &LineView, inside: &[Tag]) -> Option<Tag> {
+    line.holders().map(|holder| holder.claim.id.tag()).find(|tag| inside.contains(tag))
+}
+
+pub(crate) fn own_refusal(name: &Name, tag: Tag) -> Failure {
+    Failure::usage(format!(
+        "{name} is held by the run that this one is inside of ({tag}): it would wait for itself; take another \
+         name, or leave the inner one out"
+    ))
 }

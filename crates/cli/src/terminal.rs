@@ -1,10 +1,13 @@
 //! Who may read from the terminal: only its foreground process group; the others are stopped when they try.
 
+use std::os::fd::OwnedFd;
+
 use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::{
+    fs::{FileType, Mode, OFlags, fstat, open},
     process::{Pid, getpgrp},
-    stdio::{stdin, stdout},
-    termios::{isatty, tcgetpgrp, tcsetpgrp},
+    stdio::stdout,
+    termios::{tcgetpgrp, tcsetpgrp},
 };
 
 /// Where a command is to run.
@@ -21,38 +24,49 @@ pub(crate) enum Group {
 /// Where a command is to run that we start now.
 pub(crate) fn group() -> Group {
     match in_foreground() {
-        true if isatty(stdout()) => Group::Foreground,
-        true => Group::Ours,
+        true if is_piped() => Group::Ours,
+        true => Group::Foreground,
         false => Group::Own,
     }
 }
 
-/// Whether stdin is a terminal and we are its foreground.
+/// Whether somebody reads what the command writes.
+fn is_piped() -> bool {
+    let kind = fstat(stdout()).map(|found| FileType::from_raw_mode(found.st_mode));
+    kind.is_ok_and(|kind| matches!(kind, FileType::Fifo | FileType::Socket))
+}
+
+/// The terminal that we belong to, wherever stdin comes from.
+fn terminal() -> Option<OwnedFd> {
+    open("/dev/tty", OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Whether we have a terminal and are its foreground.
 pub(crate) fn in_foreground() -> bool {
-    tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp())
+    is_of(getpgrp())
 }
 
 /// Whether the terminal is that group's.
 pub(crate) fn is_of(group: Pid) -> bool {
-    tcgetpgrp(stdin()) == Ok(group)
+    terminal().is_some_and(|terminal| tcgetpgrp(terminal) == Ok(group))
 }
 
 /// Hands the terminal to a group. That it is gone is for the command to find out.
 pub(crate) fn hand_to(group: Pid) {
-    let _ = tcsetpgrp(stdin(), group);
+    if let Some(terminal) = terminal() {
+        let _ = tcsetpgrp(terminal, group);
+    }
 }
 
 /// Takes the terminal back if `group` still has it.
 pub(crate) fn take_back(group: Pid) {
-    if tcgetpgrp(stdin()) != Ok(group) {
-        return;
-    }
+    let Some(terminal) = terminal().filter(|terminal| tcgetpgrp(terminal) == Ok(group)) else { return };
     // We are in the background now, and a background process that does this is stopped by SIGTTOU unless it has
     // the signal blocked or ignored.
     let mut set = SigSet::empty();
     set.add(Blocked::SIGTTOU);
     if set.thread_block().is_ok() {
-        let _ = tcsetpgrp(stdin(), getpgrp());
+        let _ = tcsetpgrp(terminal, getpgrp());
         let _ = set.thread_unblock();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    io::{IsTerminal, Write, stderr},
+    io::{IsTerminal, stderr},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use bramah::{Clock, LineView, Name, Session};
 use crate::{
     holder,
     plan::Talk,
-    say::{clean, say},
+    say::{clean, say, talk},
     span,
 };
 
@@ -87,7 +87,9 @@ struct Board {
 
 impl Board {
     fn new() -> Self {
-        Self { terminal: stderr().is_terminal(), drawn: false }
+        // Not over the prompt of a shell that has us in the background.
+        let ours = rustix::termios::tcgetpgrp(rustix::stdio::stderr()) == Ok(rustix::process::getpgrp());
+        Self { terminal: stderr().is_terminal() && ours, drawn: false }
     }
 
     fn is_terminal(&self) -> bool {
@@ -95,11 +97,13 @@ impl Board {
     }
 
     fn draw(&mut self, words: &str) {
-        let width = rustix::termios::tcgetwinsize(rustix::stdio::stderr()).map_or(80, |size| size.ws_col);
+        let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+        let width = size.map_or(0, |size| size.ws_col);
+        let width = if width == 0 { 80 } else { width };
         let text: String =
             format!("bramah: {}", clean(words)).chars().take(usize::from(width.max(20)) - 1).collect();
         // The rest of an older line is wiped out.
-        let _ = stderr().write_all(format!("\r{text}\u{1b}[K").as_bytes());
+        talk(&format!("\r{text}\u{1b}[K"));
         self.drawn = true;
     }
 }
@@ -107,7 +111,7 @@ impl Board {
 impl Drop for Board {
     fn drop(&mut self) {
         if self.drawn {
-            let _ = stderr().write_all(b"\r\x1b[K");
+            talk("\r\u{1b}[K");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 use tracing::debug;
 
 use crate::{
-    Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Tag,
+    Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Standing, Tag,
     core::{Core, Flight, Handle},
     seat::Seat,
 };
@@ -27,7 +27,7 @@ pub struct Guard {
 /// How a release went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// It was ours up to the release, and is free.
+    /// It was ours up to the release as far as we knew ([`confirm`](Guard::confirm) asks), and is free.
     Released,
     /// It had been lost before.
     AlreadyLost,
@@ -79,6 +79,27 @@ impl Guard {
         } else {
             Duration::ZERO
         }
+    }
+
+    /// Asks the store whether it is held: a break is found out now, and not with the next renewal. Whether it is.
+    ///
+    /// # Errors
+    /// What the engine says; then nothing is known, and [`is_held`](Guard::is_held) counts.
+    ///
+    /// # Cancel safety
+    /// What was sent is finished when this is dropped.
+    pub async fn confirm(&self) -> Result<bool> {
+        if !self.is_held() {
+            return Ok(false);
+        }
+        let (core, seat) = (self.hold.core(), &self.hold.seat);
+        match core.whole(core.engine.claim(seat.question())).await? {
+            Standing::Held { .. } => {}
+            Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
+                seat.lose();
+            }
+        }
+        Ok(self.is_held())
     }
 
     /// Ends when the hold is lost.

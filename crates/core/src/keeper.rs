@@ -13,13 +13,13 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Weak,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{runtime::Runtime, sync::mpsc, task::JoinSet};
 use tracing::{debug, warn};
 
 use crate::{
@@ -55,11 +55,25 @@ impl Keeper {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (keeper, driver) = Self::on(Clock::boot(), true);
-        std::thread::Builder::new()
-            .name("bramah-keeper".into())
-            .spawn(move || runtime.block_on(driver))
-            .map_err(failed)?;
-        Ok(keeper)
+        // Shared, because a runtime that is dropped where this is called from panics if that is one itself.
+        let runtime = Arc::new(Mutex::new(Some(runtime)));
+        let take =
+            |runtime: &Mutex<Option<Runtime>>| runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let theirs = runtime.clone();
+        let thread = std::thread::Builder::new().name("bramah-keeper".into()).spawn(move || {
+            if let Some(runtime) = take(&theirs) {
+                runtime.block_on(driver);
+            }
+        });
+        match thread {
+            Ok(_) => Ok(keeper),
+            Err(error) => {
+                if let Some(runtime) = take(&runtime) {
+                    runtime.shutdown_background();
+                }
+                Err(failed(error))
+            }
+        }
     }
 
     /// A keeper and the future that drives it, for a runtime that you drive: seeded tests. It ends when the last

@@ -51,7 +51,8 @@ pub(crate) struct Mode {
 /// How long the store waits for a sign of life.
 #[derive(Debug, Flags)]
 pub(crate) struct Ttl {
-    /// How long the store keeps the lock of a process that it does not hear of
+    /// How long the store keeps the lock of a process that it does not hear of; on file:, where a living process
+    /// keeps its locks, only how soon a break is noticed (a third of it)
     /// [default: $BRAMAH_TTL, else the config file's, else 30s]
     #[arg(long, value_name = "DUR", value_parser = span::read)]
     pub(crate) ttl: Option<Duration>,
@@ -71,7 +72,7 @@ pub(crate) struct Supervision {
     pub(crate) on_lost: Option<OnLost>,
     /// End the command after so long: SIGTERM, after the grace SIGKILL, and exit with 124 [default: the config
     /// file's, else never]
-    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    #[arg(long, value_name = "DUR", value_parser = span::read_some)]
     pub(crate) max_run: Option<Duration>,
 }
 
@@ -139,24 +140,32 @@ pub(crate) enum IfDown {
     Run,
 }
 
+/// Those that can be named.
+const SIGNALS: [(&str, Signal); 10] = [
+    ("TERM", Signal::TERM),
+    ("INT", Signal::INT),
+    ("HUP", Signal::HUP),
+    ("QUIT", Signal::QUIT),
+    ("USR1", Signal::USR1),
+    ("USR2", Signal::USR2),
+    ("KILL", Signal::KILL),
+    ("ABRT", Signal::ABORT),
+    ("ALRM", Signal::ALARM),
+    ("WINCH", Signal::WINCH),
+];
+
 /// `HUP`, `SIGHUP` or `1`.
 fn signal(text: &str) -> Option<Signal> {
-    const NAMES: [(&str, Signal); 10] = [
-        ("TERM", Signal::TERM),
-        ("INT", Signal::INT),
-        ("HUP", Signal::HUP),
-        ("QUIT", Signal::QUIT),
-        ("USR1", Signal::USR1),
-        ("USR2", Signal::USR2),
-        ("KILL", Signal::KILL),
-        ("ABRT", Signal::ABORT),
-        ("ALRM", Signal::ALARM),
-        ("WINCH", Signal::WINCH),
-    ];
     let name = text.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
-    let by_name = NAMES.iter().find(|(known, signal)| *known == name || signal.as_raw().to_string() == name);
-    by_name.map(|(_, signal)| *signal)
+    let named = SIGNALS.iter().find(|(known, signal)| *known == name || signal.as_raw().to_string() == name);
+    named.map(|(_, signal)| *signal)
+}
+
+/// `SIGHUP`
+pub(crate) fn signal_name(signal: Signal) -> String {
+    let known = SIGNALS.iter().find(|(_, known)| *known == signal);
+    known.map_or_else(|| format!("signal {}", signal.as_raw()), |(name, _)| format!("SIG{name}"))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

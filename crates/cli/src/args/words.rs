@@ -32,16 +32,18 @@ The command runs without a shell, in a process group of its own (in ours at the 
 pipeline on a terminal). stdin is passed on; SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 and SIGWINCH are forwarded. Its environment has
   BRAMAH_LOCK    the name             BRAMAH_ID      this hold, as listed by show
-  BRAMAH_FENCE   the fencing token: give it to what you write to, which refuses a smaller one
-                 than it has seen
+  BRAMAH_FENCE   the fencing token: let what you write to refuse a smaller one than it has seen
   BRAMAH_OWNER   who we say we are    BRAMAH_STORE   the store's URL without secrets
   BRAMAH_TTL_MS  how long the store keeps the lock of a process that it does not hear of
   BRAMAH_SOCKET  where `bramah check` asks
-With several locks the names, ids and fences stand in the order of the names, parted by commas.
+There is a fence if the lock is exclusive (not with -s or --slots above 1). With several locks the names, ids and fences stand in the order of the names, parted by commas.
 
 If the lock runs out while the command runs, its whole group gets SIGTERM and then SIGKILL,
-before the store may hand the lock on, and bramah exits with 79. If bramah itself is killed or
-frozen, a guardian process does the same.
+before the store may hand the lock on, and bramah exits with 79. If bramah is killed, a guardian
+process does the same at once; if it is frozen, in time before the ttl is over. On file: nothing
+runs out by time: a frozen bramah keeps the lock and its command runs on. A lock that somebody
+breaks is handed on at once, and the command is ended when bramah learns of it: within a third of
+the ttl, and then with a tenth of the ttl as grace at the most.
 
 Examples:
   bramah run deploy/prod --reason \"hotfix 1.4.2\" -- ./deploy.sh
@@ -59,12 +61,16 @@ Example:
 
 pub(super) const LOCK: &str = "\
 The handle is printed to stdout and gives power over the lock: whoever has it can renew and
-unlock. Nothing renews the lock by itself: it ends after its ttl. Stores that tie a lock to a
-living process refuse this.
+unlock. Nothing renews the lock by itself: it ends after its ttl. Without the handle it can be
+ended with `bramah break`. Stores that tie a lock to a living process refuse this.
 
 Example:
   handle=$(bramah lock deploy/prod --ttl 4h --reason \"freeze: failover, ask ana\")
   bramah unlock deploy/prod --handle \"$handle\"";
+
+pub(super) const HANDLED: &str = "\
+A lock that is not held by this handle any more (it ran out, was released or broken): renew exits
+with 79, unlock with 1.";
 
 pub(super) const WAIT: &str = "\
 Exits with 0 when nobody holds it, with 75 when the time is up. Nothing is taken: somebody else
@@ -90,6 +96,7 @@ Example:
   bramah break deploy/prod --id h3f09a4c2b1d7 --reason \"ci-7 was taken down\"";
 
 pub(super) const CHECK: &str = "\
-Prints for how many milliseconds the lock is certain to be held without another renewal, or that
-this does not depend on time. Exit code 0 if it is held, 1 if not, 64 outside of a command run by
+Prints for how many milliseconds the lock is certain to be held without another renewal, or
+\"held\" where that does not depend on time (file:). The store is not asked: a break shows when
+bramah has learnt of it. Exit code 0 if it is held, 1 if not, 64 outside of a command run by
 bramah.";

@@ -56,6 +56,7 @@ pub(crate) fn state(line: &LineView) -> String {
     let weight = |place: &PlaceView| u64::from(place.claim.weight);
     let used: u64 = line.holders().map(weight).sum();
     match (used, line.capacity) {
+        (0, _) if line.places.is_empty() => "free".to_owned(),
         (0, _) => "waiting".to_owned(),
         (used, WHOLE) if used < u64::from(WHOLE) => format!("held by {used}"),
         (_, 1 | WHOLE) => "held".to_owned(),

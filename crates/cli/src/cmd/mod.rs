@@ -45,7 +45,8 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
         Task::Unlock { name, handle, form } => detached::unlock(store, name, handle, form).await,
         Task::Ls { scope, form } => ls::ls(store, &scope, form).await,
         Task::Show { name, form } => show::show(store, &name, form).await,
-        Task::Wait { name, patience, busy_code, talk } => {
+        Task::Wait { name, patience, busy_code, talk, inside } => {
+            wait::refuse_own(store, &name, &inside).await?;
             wait::wait(store, &name, patience, busy_code, talk).await
         }
         Task::Watch { scope } => watch::watch(store, &scope).await,

@@ -26,8 +26,10 @@ pub(crate) async fn show(store: &Store, name: &Name, form: Form) -> Result<Exit,
 }
 
 fn page(line: &LineView, store: &str) -> String {
-    let mode = line.places.first().map_or("", |place| holder::mode(line.capacity, place));
-    let mut out = format!("name   {}\nstate  {}\nmode   {mode}\n", clean(line.name.as_str()), state(line));
+    let mut out = format!("name   {}\nstate  {}\n", clean(line.name.as_str()), state(line));
+    if let Some(place) = line.places.first() {
+        out.push_str(&format!("mode   {}\n", holder::mode(line.capacity, place)));
+    }
     if let Some(fence) = line.holders().find_map(json::fence) {
         out.push_str(&format!("fence  {fence}\n"));
     }

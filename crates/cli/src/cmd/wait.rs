@@ -1,9 +1,10 @@
 //! `bramah wait`: until nobody holds a lock. Those who stand in line for it do not count, although the first of them
 //! is about to have it: nothing is promised about the moment after.
 
-use bramah::{Clock, LineView, Moment, Name, Scope, SessionId};
+use bramah::{Clock, LineView, Moment, Name, Scope, SessionId, Tag};
 
 use crate::{
+    cmd,
     exit::{Exit, Failure},
     holder,
     lookout::Lookout,
@@ -11,6 +12,7 @@ use crate::{
     say::say,
     signals::Signals,
     store::Store,
+    take,
     waiter::PAUSES,
 };
 
@@ -32,6 +34,18 @@ pub(crate) async fn wait(
         say(&format!("{name} {}", holder::busy(Some(&line), US)));
     }
     Ok(Exit::Command(busy_code))
+}
+
+/// Refuses to wait for the run around us: it waits for us.
+pub(crate) async fn refuse_own(store: &Store, name: &Name, inside: &[Tag]) -> Result<(), Failure> {
+    if inside.is_empty() {
+        return Ok(());
+    }
+    let survey = cmd::look(store, &Scope::Exact(name.clone())).await?;
+    match survey.lines.iter().find_map(|line| take::own_hold(line, inside)) {
+        Some(tag) => Err(take::own_refusal(name, tag)),
+        None => Ok(()),
+    }
 }
 
 /// Waits until nobody holds it. The line as it is if somebody still does when the time is up.

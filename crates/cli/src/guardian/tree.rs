@@ -28,11 +28,36 @@ pub(crate) struct Brood {
     /// The process group of its own, if it has one.
     group: Option<Pid>,
     exit: Option<Exit>,
+    strangers: Strangers,
+}
+
+/// Children that are none of the command's: whoever became us by exec had them before.
+#[derive(Default)]
+pub(crate) struct Strangers(Vec<Process>);
+
+impl Strangers {
+    /// Those that there are now. Hardly ever any, and then it costs one call.
+    pub(crate) fn find() -> Self {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::All, look) {
+            Ok(_) => Self(descendants(&Self::default()).unwrap_or_default()),
+            Err(_) => Self::default(),
+        }
+    }
+
+    fn has(&self, process: &Process) -> bool {
+        self.0.iter().any(|stranger| stranger.pid == process.pid && stranger.start == process.start)
+    }
 }
 
 impl Brood {
     pub(crate) fn new(child: Option<Pid>, group: Option<Pid>) -> Self {
-        Self { child, group, exit: None }
+        Self { child, group, exit: None, strangers: Strangers::default() }
+    }
+
+    /// Leaves these alone.
+    pub(crate) fn beside(self, strangers: Strangers) -> Self {
+        Self { strangers, ..self }
     }
 
     /// How the command itself ended, if it has. It stays a zombie until all that is ours is looked at anew, so that its
@@ -72,14 +97,15 @@ impl Brood {
             let _ = kill_process_group(group, signal);
         }
         let group = self.group.map(number);
-        for process in descendants().into_iter().filter(|process| group != Some(process.group)) {
+        let all = descendants(&self.strangers).unwrap_or_default();
+        for process in all.into_iter().filter(|process| group != Some(process.group)) {
             process.signal(signal);
         }
     }
 
     /// Collects the orphans that have ended, but not the command.
     pub(crate) fn collect_orphans(&self) {
-        self.collect(&descendants());
+        self.collect(&descendants(&self.strangers).unwrap_or_default());
     }
 
     fn collect(&self, all: &[Process]) {
@@ -92,16 +118,19 @@ impl Brood {
         }
     }
 
-    /// Whether the command and all that it has started have ended.
-    fn is_gone(&mut self) -> bool {
-        if self.exit().is_none() {
-            return false;
+    /// Those that are left of the command and of all that it has started; `None` if that cannot be told.
+    fn left(&mut self) -> Option<Vec<i32>> {
+        let ended = self.exit().is_some();
+        self.collect(&descendants(&self.strangers)?);
+        let mut left: Vec<i32> = descendants(&self.strangers)?.iter().map(|process| process.pid).collect();
+        if ended {
+            // What is left of the command itself is a zombie of ours.
+            left.retain(|pid| Some(*pid) != self.child.map(number));
+        } else if left.is_empty() {
+            left.extend(self.child.map(number));
         }
-        self.collect(&descendants());
-        let mut left = descendants();
-        // What is left of the command is a zombie of ours.
-        left.retain(|process| Some(process.pid) != self.child.map(number));
-        left.is_empty()
+        left.sort_unstable();
+        Some(left)
     }
 
     /// Ends all of it: `first`, and what has not ended by `until` is killed, however long that takes. How the command
@@ -116,7 +145,18 @@ impl Brood {
         // What is stopped hears nothing but this.
         self.signal_all(Signal::CONT);
         let mut pause = Duration::from_millis(1);
-        while !self.is_gone() {
+        let mut before = Vec::new();
+        loop {
+            let left = self.left();
+            if left.as_ref().is_some_and(Vec::is_empty) {
+                break;
+            }
+            let left = left.unwrap_or_default();
+            if left != before {
+                // Somebody came or went: the next look is worth it.
+                pause = Duration::from_millis(1);
+                before = left;
+            }
             let now = clock.now();
             if now >= until {
                 if self.exit().is_none() {
@@ -193,11 +233,24 @@ impl Process {
     }
 }
 
-/// All processes below this one; none where the system does not list them.
-fn descendants() -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    below(number(getpid()), pids.filter_map(Process::read).collect())
+/// All processes below this one but these and those below them; `None` if that cannot be told.
+fn descendants(strangers: &Strangers) -> Option<Vec<Process>> {
+    if cfg!(not(target_os = "linux")) {
+        // Only the group is known there.
+        return Some(Vec::new());
+    }
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir("/proc").ok()? {
+        let pid: Option<i32> = entry.ok()?.file_name().to_str().and_then(|name| name.parse().ok());
+        let Some(pid) = pid else { continue };
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => all.extend(Process::parse(&stat).filter(|process| !strangers.has(process))),
+            // It has ended meanwhile, or is hidden from us.
+            Err(error) if matches!(error.raw_os_error(), Some(2 | 3 | 1 | 13)) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(below(number(getpid()), all))
 }
 
 fn below(root: i32, mut others: Vec<Process>) -> Vec<Process> {

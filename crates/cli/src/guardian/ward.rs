@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, getpgrp, kill_current_process_group};
 
 use super::{
     NAME,
-    tree::{self, Brood},
+    tree::{self, Brood, Strangers},
     wire::{self, Cause, News, Order, Start, Stopped, Wire},
 };
 use crate::{
@@ -38,8 +38,8 @@ pub(crate) struct Orders<'a> {
     pub(crate) env: Vec<(&'static str, Option<String>)>,
     /// What the lock's life hangs from.
     pub(crate) lifelines: Vec<OwnedFd>,
-    /// For how long the lock is certain.
-    pub(crate) left: Duration,
+    /// Until when the lock is certain.
+    pub(crate) until: Moment,
     /// How long before that the last process has to be gone.
     pub(crate) margin: Duration,
     pub(crate) grace: Duration,
@@ -56,8 +56,8 @@ pub(crate) enum Event {
     NotStarted(Failure),
     /// The command has ended, with all that was to end with it.
     Ended { exit: Exit, cause: Cause, how: Stopped },
-    /// The guardian itself is gone, and what it watched over was ended by us.
-    Gone { exit: Exit },
+    /// The guardian itself is gone: [`take_over`](Ward::take_over).
+    Gone,
 }
 
 /// A command that runs under a guardian, or is about to.
@@ -71,7 +71,9 @@ pub(crate) struct Ward {
     group: Group,
     clock: Clock,
     told: Moment,
-    grace: Duration,
+    margin: Duration,
+    /// Children that we had before, from whoever became us.
+    strangers: Strangers,
 }
 
 impl Ward {
@@ -83,12 +85,12 @@ impl Ward {
         };
         // Should the guardian be killed, the command is ours.
         tree::adopt_orphans();
+        let strangers = Strangers::find();
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let socket = check::name().filter(|_| orders.check);
         let guardian = spawn(&orders, theirs.into(), socket.as_deref()).map_err(failed)?;
         let group = terminal::group();
-        let clock = Clock::boot();
-        let told = clock.now() + orders.left;
+        let (clock, told) = (Clock::boot(), orders.until);
         let start = Start {
             words: wire::bytes([orders.program].into_iter().chain(orders.arguments)),
             group: (group == Group::Ours).then(|| getpgrp().as_raw_nonzero().get()),
@@ -102,7 +104,8 @@ impl Ward {
         let mut wire = Wire::new(ours).map_err(failed)?;
         wire.send(&Order::Start(start)).await;
         let program = orders.program.display().to_string();
-        Ok(Self { wire, guardian, program, command: None, group, clock, told, grace: orders.grace })
+        let margin = orders.margin;
+        Ok(Self { wire, guardian, program, command: None, group, clock, told, margin, strangers })
     }
 
     /// Waits for news.
@@ -124,7 +127,7 @@ impl Ward {
                     self.take_back();
                     return Event::Ended { exit: wire::exit(code, signal), cause, how };
                 }
-                None => return Event::Gone { exit: self.take_over().await },
+                None => return Event::Gone,
             }
         }
     }
@@ -145,40 +148,46 @@ impl Ward {
         self.wire.post(&Order::Signal(signal.as_raw()));
     }
 
-    /// Tells for how long the lock is certain, if that is news.
-    pub(crate) fn renewed(&mut self, left: Duration) {
-        let until = self.clock.now() + left;
+    /// Tells until when the lock is certain, if that is news.
+    pub(crate) fn renewed(&mut self, until: Moment) {
         if until > self.told {
             self.told = until;
             self.wire.post(&Order::Deadline(until.ns()));
         }
     }
 
+    /// Tells that the lock is lost and the command goes on all the same: who asks is told no.
+    pub(crate) fn lost(&self) {
+        self.wire.post(&Order::Deadline(0));
+    }
+
     /// Has the command ended because the lock is lost. How it went.
     pub(crate) async fn stop(&mut self, grace: Duration) -> (Exit, Stopped) {
         self.wire.post(&Order::Stop(wire::ns(grace)));
         let (clock, give_up) = (self.clock.clone(), self.clock.now() + grace + PATIENCE);
-        tokio::select! {
+        let event = tokio::select! {
             biased;
-            event = self.next() => match event {
-                Event::Ended { exit, how, .. } => (exit, how),
-                Event::NotStarted(failure) => (failure.exit, Stopped::ByItself),
-                Event::Gone { exit } => (exit, Stopped::Killed),
-            },
+            event = self.next() => event,
             // It may be frozen.
-            () = clock.sleep_until(give_up) => {
-                let _ = self.guardian.kill();
-                (self.take_over().await, Stopped::Killed)
-            }
+            () = clock.sleep_until(give_up) => Event::Gone,
+        };
+        match event {
+            Event::Ended { exit, how, .. } => (exit, how),
+            Event::NotStarted(failure) => (failure.exit, Stopped::ByItself),
+            // The lock is somebody else's, and the grace is over.
+            Event::Gone => (self.take_over(Duration::ZERO).await, Stopped::Killed),
         }
     }
 
-    /// Ends what a guardian that is gone has left.
-    async fn take_over(&mut self) -> Exit {
+    /// Ends what a guardian has left that is gone, or is to be: SIGTERM, and after `grace`, or in time before the lock
+    /// runs out, SIGKILL. To be awaited to its end.
+    pub(crate) async fn take_over(&mut self, grace: Duration) -> Exit {
+        let _ = self.guardian.kill();
         let _ = self.guardian.wait();
         let group = self.command.filter(|_| self.group != Group::Ours);
-        let brood = Brood::new(self.command, group);
-        let (exit, _) = brood.end(&self.clock, Signal::TERM, self.clock.now() + self.grace).await;
+        let brood = Brood::new(self.command, group).beside(std::mem::take(&mut self.strangers));
+        let until = (self.clock.now() + grace).min(self.told - self.margin);
+        let (exit, _) = brood.end(&self.clock, Signal::TERM, until).await;
         self.take_back();
         exit
     }
@@ -219,7 +228,10 @@ impl Ward {
         let _ = kill_current_process_group(Signal::TSTP);
         self.group = if terminal::in_foreground() { Group::Foreground } else { Group::Own };
         self.bring_forward();
-        self.signal(Signal::CONT);
+        // In the background it would only be stopped for reading again, and again.
+        if self.group == Group::Foreground || by == Signal::TSTP.as_raw() {
+            self.signal(Signal::CONT);
+        }
     }
 }
 

@@ -31,12 +31,19 @@ pub(super) fn names(
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Failure::usage(format!("{} is asked for twice; name it once", pair[0]))),
         None if names.is_empty() => Err(Failure::usage("no lock was named; see --help")),
+        None if names.len() > 1 && names.iter().any(|name| name.as_str().contains(',')) => {
+            Err(Failure::usage("a comma parts the names of several locks, so none of them may have one"))
+        }
         None => Ok(names),
     }
 }
 
-pub(super) fn ttl(flag: &args::Ttl, settings: &Settings, defaults: &Defaults) -> Result<Duration, Failure> {
-    let ttl = flag.ttl.or(settings.env_ttl).or(defaults.ttl).unwrap_or(Session::DEFAULT_TTL);
+pub(super) fn ttl(
+    flag: Option<Duration>,
+    settings: &Settings,
+    defaults: &Defaults,
+) -> Result<Duration, Failure> {
+    let ttl = flag.or(settings.env_ttl).or(defaults.ttl).unwrap_or(Session::DEFAULT_TTL);
     let range = Session::MIN_TTL..=Session::MAX_TTL;
     if range.contains(&ttl) {
         return Ok(ttl);

@@ -173,7 +173,6 @@ fn a_busy_lock_says_who_has_it_and_leaves_nothing() {
         (&["-n"][..], 75, busy),
         (&["-w", "50ms"], 75, busy),
         (&["-n", "-E", "3"], 3, busy),
-        (&["-n", "-E", "0"], 0, ""),
         (&["-n", "-q"], 75, ""),
     ] {
         let out = lab.output(&[&["lock", "a", "--ttl", "1h"], flags].concat());

@@ -166,22 +166,54 @@ fn while_bramah_is_frozen_a_command_that_ignores_sigterm_is_killed_in_time() {
 #[test]
 fn a_guardian_that_is_killed_takes_the_command_along() {
     let lab = Lab::new();
-    let mut holder = lab.start(&[
-        "run",
-        "a",
-        "--",
-        "sh",
-        "-c",
-        "echo $$ >> pids; sleep 1000 & echo $! >> pids; echo $PPID; wait",
-    ]);
+    let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; echo $PPID; wait";
+    let mut holder = lab.start(&["run", "a", "--json", "--", "sh", "-c", script]);
     let guardian: i32 = holder.line().parse().unwrap();
     until("the command", || (pids(&lab).len() == 2).then_some(()));
     kill(guardian, Signal::KILL);
     let (code, _, talk) = holder.end();
-    assert_eq!(code, 143, "{talk}");
-    assert!(talk.contains("guardian"), "{talk}");
+    // 255 if it had not even told whom it has started.
+    assert!([143, 255].contains(&code), "{code}: {talk}");
+    assert!(talk.contains("the guardian of the command was killed"), "{talk}");
+    assert!(talk.contains("\"outcome\":\"guardian_killed\""), "{talk}");
     assert!(pids(&lab).into_iter().all(|pid| !alive(pid)));
     assert_eq!(lab.output(&["run", "a", "-n", "--", "true"]).status.code(), Some(0));
+}
+
+#[test]
+fn without_its_guardian_a_command_that_ignores_sigterm_is_killed_however_often_we_are_disturbed() {
+    let lab = Lab::new();
+    let script = "trap '' TERM USR1; echo $$ >> pids; echo $PPID; while :; do sleep 0.05; done";
+    // Renewals come far more often than the grace is long.
+    let args = ["run", "a", "--engine", "memory:", "--ttl", "6s", "--grace", "2s", "--", "sh", "-c", script];
+    let mut command = bramah(&args);
+    command.current_dir(&lab.dir);
+    let mut holder = Running::of(command);
+    let guardian: i32 = holder.line().parse().unwrap();
+    kill(guardian, Signal::KILL);
+    until("the end of the command", || {
+        holder.signal(Signal::USR1);
+        pids(&lab).into_iter().all(|pid| !alive(pid)).then_some(())
+    });
+    assert!([137, 255].contains(&holder.end().0));
+}
+
+#[test]
+fn children_that_we_had_before_are_nobodys_business() {
+    let lab = Lab::new();
+    let line = format!(
+        "sleep 1000 & echo $!; exec {} run a -- sh -c 'echo $PPID; sleep 1000'",
+        env!("CARGO_BIN_EXE_bramah")
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).env("BRAMAH_ENGINE", lab.url());
+    let mut holder = Running::of(shell);
+    let stranger: i32 = holder.line().parse().unwrap();
+    let guardian: i32 = holder.line().parse().unwrap();
+    kill(guardian, Signal::KILL);
+    assert!([143, 255].contains(&holder.code()));
+    assert!(alive(stranger));
+    kill(stranger, Signal::KILL);
 }
 
 #[test]

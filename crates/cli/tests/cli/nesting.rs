@@ -65,3 +65,11 @@ fn a_detached_lock_of_the_run_around_is_refused_too() {
     assert_eq!((out.status.code(), &*text(&out.stdout)), (Some(64), ""), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("a is held by the run"), "{}", text(&out.stderr));
 }
+
+#[test]
+fn waiting_for_the_run_around_is_refused() {
+    let lab = Lab::new();
+    let out = lab.output(&["run", "a", "--", "sh", "-c", &format!("{BRAMAH} wait a")]);
+    assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("a is held by the run"), "{}", text(&out.stderr));
+}

@@ -29,3 +29,23 @@ fn talk_that_nobody_hears_is_no_panic() {
     let out = lab.bramah(&["run", "a", "-n", "--json", "--", "true"]).stderr(writer).output().unwrap();
     assert_eq!(out.status.code(), Some(75));
 }
+
+#[test]
+fn a_reader_that_does_not_read_our_talk_does_not_make_us_deaf() {
+    use std::io::Write;
+    let lab = Lab::new();
+    let _holder = lab.hold("a", &[]);
+    let (_reader, mut writer) = pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[0; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let mut command = lab.bramah(&["run", "a", "-v", "--", "true"]);
+    let mut waiter = command.stderr(writer).spawn().unwrap();
+    crate::support::until("the waiter", || (lab.waiters("a") == [waiter.id()]).then_some(()));
+    // Its first line is due after two seconds, and cannot be written.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let pid = rustix::process::Pid::from_child(&waiter);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = crate::support::until("its end", || waiter.try_wait().unwrap());
+    assert_eq!(status.code(), Some(143));
+}

@@ -67,17 +67,20 @@ fn a_lost_lock_can_end_a_command_by_another_signal_or_not_at_all() {
         "trap 'echo hup; exit 3' HUP; trap 'echo term; exit 4' TERM; echo in; while :; do sleep 0.01; done";
     let (code, out, talk) = lose("signal:HUP", trap).end();
     assert_eq!((code, &*out), (79, "hup\n"), "{talk}");
+    assert!(talk.contains("the command was ended with SIGHUP"), "{talk}");
     let (code, out, talk) = lose("term", trap).end();
     assert_eq!((code, &*out), (79, "term\n"), "{talk}");
     let (code, out, talk) = lose("kill", trap).end();
     assert_eq!((code, &*out), (79, ""), "{talk}");
     assert!(talk.contains("SIGKILL"), "{talk}");
-    let mut kept = lose("keep", "echo in; cat; exit 6");
+    let check = format!("echo in; cat; {} check -q; echo $?; exit 6", env!("CARGO_BIN_EXE_bramah"));
+    let mut kept = lose("keep", &check);
     let said = kept.talk();
-    assert!(said.contains("a was lost") && said.contains("runs on"), "{said}");
+    assert!(said.contains("a was broken by") && said.contains("(\"a test\")"), "{said}");
+    assert!(said.contains("runs on"), "{said}");
     kept.let_go();
-    let (code, _, talk) = kept.end();
-    assert_eq!(code, 6);
+    let (code, out, talk) = kept.end();
+    assert_eq!((code, &*out), (6, "1\n"), "who asks is told that it is lost");
     let report: Value = serde_json::from_str(talk.lines().last().unwrap()).unwrap();
     assert_eq!((&report["outcome"], &report["child_code"]), (&"lost".into(), &6.into()));
 }
@@ -219,11 +222,12 @@ fn a_loser_of_an_election_leads_when_the_leader_ends_and_campaigns_again_after_a
     until("a candidate", || (lab.waiters("boss") == [two.pid()]).then_some(()));
     let leader = lab.lock("boss")["holders"][0].clone();
     assert_eq!(leader["reason"], "one");
+    assert_eq!(lab.lock("boss")["waiters"][0]["reason"], "two");
     // Deposed: its command is ended, and it stands in line again.
     let id = leader["id"].as_str().unwrap();
     assert_eq!(lab.output(&["break", "boss", "--id", id, "--reason", "a test"]).status.code(), Some(0));
     assert_eq!(two.line(), "lead boss");
-    assert!(one.talk().contains("boss was lost"));
+    assert!(one.talk().contains("boss was broken by"));
     until("the first to campaign again", || (lab.waiters("boss") == [one.pid()]).then_some(()));
     two.let_go();
     assert_eq!(two.end().0, 0);
@@ -255,4 +259,33 @@ fn the_size_of_a_window_ends_no_wait() {
     waiter.signal(Signal::WINCH);
     holder.let_go();
     assert_eq!((&*waiter.line(), waiter.code()), ("mine", 0));
+}
+
+#[test]
+fn a_command_that_ends_before_bramah_learns_of_a_break_was_not_protected() {
+    let lab = Lab::new();
+    // The default ttl: the next renewal is far away.
+    let mut holder = lab.hold("a", &["--json"]);
+    let id = lab.lock("a")["holders"][0]["id"].as_str().unwrap().to_owned();
+    let out = lab.output(&["break", "a", "--id", &id, "--reason", "a test", "--owner", "eve"]);
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(lab.lock("a")["state"], "free");
+    let page = text(&lab.output(&["show", "a"]).stdout);
+    assert!(page.contains("state  free") && page.contains("by eve (\"a test\")"), "{page}");
+    holder.let_go();
+    let (code, _, talk) = holder.end();
+    assert_eq!(code, 79, "{talk}");
+    assert!(talk.contains("a was broken by eve (\"a test\") after "), "{talk}");
+    assert!(talk.contains("\"outcome\":\"lost\"") && talk.contains("\"child_code\":0"), "{talk}");
+}
+
+#[test]
+fn an_election_has_the_owner_as_its_value_unless_another_is_given() {
+    let lab = Lab::new();
+    let mut leader = lab.start(&["elect", "boss", "--", "sh", "-c", "echo in; cat"]);
+    assert_eq!(leader.line(), "in");
+    let held = lab.lock("boss")["holders"][0].clone();
+    assert_eq!(held["reason"], held["owner"]);
+    leader.let_go();
+    assert_eq!(leader.code(), 0);
 }

@@ -24,6 +24,7 @@ cases! { "loss":
     renewals_that_hang_and_recover_in_time_lose_nothing,
     an_unknown_answer_loses_nothing,
     a_broken_hold_is_lost,
+    a_broken_hold_is_found_out_by_who_asks,
     work_that_is_kept_is_dropped_on_loss,
     work_that_is_kept_runs_to_its_end,
     a_blocked_executor_loses_nothing,
@@ -137,6 +138,17 @@ async fn a_broken_hold_is_lost(bench: Bench) -> Outcome {
     ensure!(!guard.is_held(), "a broken hold is held");
     ensure_eq!(guard.release().await, Release::AlreadyLost, "the release of what was broken");
     drop(got(b.mutex(&name)?.try_lock().await)?);
+    Ok(())
+}
+
+async fn a_broken_hold_is_found_out_by_who_asks(bench: Bench) -> Outcome {
+    let (a, b) = (bench.session().await?, bench.session().await?);
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lock().await?;
+    ensure!(guard.confirm().await?, "what is held is not confirmed");
+    ensure!(b.break_hold(&name, guard.tag(), "a test").await?, "there was nothing to break");
+    ensure!(!guard.confirm().await?, "what is broken is confirmed");
+    ensure!(!guard.is_held(), "it is known to be lost, and said to be held");
     Ok(())
 }
 

@@ -1,18 +1,19 @@
 //! A command on its way under a lock.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use bramah::{Clock, Fence, Guards, Moment, Release, Session};
+use bramah::{Break, Clock, Fence, Guards, Moment, Release, Session};
+use rustix::process::Signal;
 
 use super::Grant;
 use crate::{
-    args::OnLost,
+    args::{self, OnLost},
     cmd,
     exit::{Exit, Failure},
     guardian::{Cause, Event, Orders, Stopped, Ward},
     json,
     plan::{Run, Talk},
-    say::{report, say},
+    say::{clean, report, say},
     signals::Signals,
     span,
     store::Store,
@@ -32,6 +33,7 @@ pub(crate) struct Course<'a> {
     ids: Vec<String>,
     child: Option<Exit>,
     unlocked: bool,
+    unguarded: bool,
     lost: bool,
 }
 
@@ -49,6 +51,7 @@ impl<'a> Course<'a> {
             ids: Vec::new(),
             child: None,
             unlocked: false,
+            unguarded: false,
             lost: false,
         }
     }
@@ -81,7 +84,7 @@ impl<'a> Course<'a> {
         let exit = match Ward::start(self.orders(held, store)).await {
             Ok(mut ward) => {
                 let exit = match self.supervise(&mut ward, held, signals).await {
-                    Ok(exit) => Ok(self.release(guards, exit, signals).await),
+                    Ok(exit) => Ok(self.release(&session, guards, exit, signals).await),
                     Err(failure) => {
                         drop(guards);
                         Err(failure)
@@ -118,44 +121,56 @@ impl<'a> Course<'a> {
                 () = lost(held), if !self.lost => {
                     self.lost = true;
                     if self.plan.on_lost == OnLost::Keep {
-                        self.tell_loss("the command runs on, as --on-lost keep says");
+                        ward.lost();
+                        self.tell_loss("the command runs on, as --on-lost keep says", held).await;
                         continue;
                     }
                     let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
                     self.child = Some(exit);
-                    self.tell_stop(how);
+                    self.tell_loss(&words(how, self.plan.on_lost), held).await;
                     return Ok(Exit::Lost);
                 }
                 event = ward.next() => match event {
                     Event::NotStarted(failure) => return Err(failure),
-                    Event::Ended { exit, cause, how } => return Ok(self.ended(exit, cause, how)),
-                    Event::Gone { exit } => {
-                        self.child = Some(exit);
-                        say("the guardian of the command was killed, so the command was ended");
-                        return Ok(exit);
-                    }
+                    Event::Ended { exit, cause, how } => return Ok(self.ended(exit, cause, how, held).await),
+                    Event::Gone => break,
                 },
                 signal = signals.next() => ward.signal(signal),
                 () = self.clock.sleep_until(next_beat) => {
-                    ward.renewed(left());
-                    next_beat = self.clock.now() + beat;
+                    // In this order: time that passes in between makes it earlier, not later.
+                    let now = self.clock.now();
+                    ward.renewed(now + left());
+                    next_beat = now + beat;
                 }
             }
         }
+        // Nothing comes between: it is ended once, in the time that it has.
+        let exit = ward.take_over(self.plan.grace).await;
+        self.child = Some(exit);
+        self.unguarded = true;
+        say("the guardian of the command was killed, so the command was ended");
+        Ok(exit)
     }
 
-    fn ended(&mut self, exit: Exit, cause: Cause, how: Stopped) -> Exit {
+    async fn ended(
+        &mut self,
+        exit: Exit,
+        cause: Cause,
+        how: Stopped,
+        held: Option<(&Session, &Guards)>,
+    ) -> Exit {
         self.child = Some(exit);
         match cause {
             Cause::Itself => exit,
             Cause::OverTime => {
                 let most = self.plan.max_run.map(span::write).unwrap_or_default();
-                say(&format!("{} ran for {most}, which is the most: {}", self.command_name(), words(how)));
+                let how = words(how, OnLost::Signal(Signal::TERM));
+                say(&format!("{} ran for {most}, which is the most: {how}", self.command_name()));
                 Exit::OverTime
             }
             Cause::Lost | Cause::Orphaned => {
                 self.lost = true;
-                self.tell_stop(how);
+                self.tell_loss(&words(how, self.plan.on_lost), held).await;
                 Exit::Lost
             }
         }
@@ -173,19 +188,21 @@ impl<'a> Course<'a> {
 
     /// No shell, and what we add comes over what was inherited: a run inside of a run sees its own.
     fn orders(&self, held: Option<(&Session, &Guards)>, store: &Store) -> Orders<'a> {
-        let (env, lifelines, left) = match held {
+        // Before anything is asked: what takes its time makes the deadline earlier, not later.
+        let now = self.clock.now();
+        let (env, lifelines, until) = match held {
             Some((session, guards)) => {
-                (self.env(session, guards, store), session.lifelines(), guards.remaining())
+                (self.env(session, guards, store), session.lifelines(), now + guards.remaining())
             }
-            None => (unlocked_env(store), Vec::new(), Duration::MAX),
+            None => (unlocked_env(store), Vec::new(), Moment::NEVER),
         };
-        let timed = left != Duration::MAX;
+        let timed = until != Moment::NEVER;
         Orders {
             program: &self.plan.program,
             arguments: &self.plan.arguments,
             env,
             lifelines,
-            left,
+            until,
             margin: if timed { (self.ttl(held) / 20).max(LEAST_MARGIN) } else { Duration::ZERO },
             grace: self.plan.grace,
             max_run: self.plan.max_run,
@@ -214,7 +231,22 @@ impl<'a> Course<'a> {
     }
 
     /// Holds it for as long as it has to be held at least, and releases it.
-    async fn release(&mut self, guards: Guards, exit: Exit, signals: &mut Signals) -> Exit {
+    async fn release(
+        &mut self,
+        session: &Session,
+        guards: Guards,
+        exit: Exit,
+        signals: &mut Signals,
+    ) -> Exit {
+        let mut exit = exit;
+        if !self.lost && !self.is_still_ours(&guards).await {
+            // It ended behind our back, and the command did before we looked: it was not protected to its end.
+            self.lost = true;
+            self.tell_loss("the command had just ended by itself", Some((session, &guards))).await;
+            if self.plan.on_lost != OnLost::Keep {
+                exit = Exit::Lost;
+            }
+        }
         if !self.lost {
             let until = self.granted.unwrap_or(self.started) + self.plan.min_hold;
             tokio::select! {
@@ -224,16 +256,8 @@ impl<'a> Course<'a> {
                 () = self.clock.sleep_until(until) => {}
             }
         }
-        let over = self.plan.min_hold > Duration::ZERO;
         self.ended = Some(self.clock.now());
         let outcomes = guards.release().await;
-        if outcomes.contains(&Release::AlreadyLost) && !self.lost {
-            // It ran out behind our back, and the command ended before we looked: it was not protected to its end.
-            self.lost = true;
-            self.tell_loss("the command had just ended by itself");
-            let protected = over || self.plan.on_lost == OnLost::Keep;
-            return if protected { exit } else { Exit::Lost };
-        }
         if outcomes.contains(&Release::Unknown) {
             say(&format!("{}: the release was not confirmed; it is free after its ttl", self.plan.title()));
         } else if self.plan.talk == Talk::Much && !self.lost {
@@ -242,13 +266,25 @@ impl<'a> Course<'a> {
         exit
     }
 
-    fn tell_stop(&self, how: Stopped) {
-        self.tell_loss(words(how));
+    /// Whether the store has it as ours to this moment: it may have been broken since the last renewal. A store that
+    /// does not answer is no answer; then our own deadline counts.
+    async fn is_still_ours(&self, guards: &Guards) -> bool {
+        for guard in guards.iter() {
+            if !guard.confirm().await.unwrap_or_else(|_| guard.is_held()) {
+                return false;
+            }
+        }
+        true
     }
 
-    fn tell_loss(&self, what: &str) {
-        let held = span::write(self.held());
-        say(&format!("{} was lost after {held}: {what}; somebody else may hold it now", self.plan.title()));
+    /// Says that it is lost, and by whom it was broken if that is on record.
+    async fn tell_loss(&self, what: &str, held: Option<(&Session, &Guards)>) {
+        let (title, span) = (self.plan.title(), span::write(self.held()));
+        let how = match broken(held).await {
+            Some(cause) => format!("broken by {} (\"{}\")", clean(&cause.by), clean(&cause.reason)),
+            None => "lost".to_owned(),
+        };
+        say(&format!("{title} was {how} after {span}: {what}; somebody else may hold it now"));
     }
 
     fn command_name(&self) -> String {
@@ -277,6 +313,7 @@ impl<'a> Course<'a> {
         let names: Vec<&str> = self.plan.want.names.iter().map(bramah::Name::as_str).collect();
         let outcome = match exit {
             _ if self.lost => Exit::Lost.word(),
+            _ if self.unguarded => "guardian_killed",
             exit if self.child == Some(exit) && self.unlocked => "ran_unlocked",
             exit if self.child == Some(exit) => "ran",
             exit => exit.word(),
@@ -284,9 +321,11 @@ impl<'a> Course<'a> {
         let line = json::to_line(&json::Outcome {
             v: 1,
             name: &names.join(","),
+            names: &names,
             outcome,
             exit: exit.code(),
             id: (!self.ids.is_empty()).then(|| self.ids.join(",")),
+            ids: &self.ids,
             fence: self.fence(),
             fences: &self.fences,
             waited_ms: span::ms(self.waited()),
@@ -302,17 +341,45 @@ impl<'a> Course<'a> {
     }
 }
 
-fn words(how: Stopped) -> &'static str {
+fn words(how: Stopped, on_lost: OnLost) -> String {
     match how {
-        Stopped::ByItself => "the command had just ended by itself",
-        Stopped::Asked => "the command was ended with SIGTERM",
-        Stopped::Killed => "the command was ended with SIGKILL",
+        Stopped::ByItself => "the command had just ended by itself".to_owned(),
+        Stopped::Asked => {
+            let signal = match on_lost {
+                OnLost::Signal(signal) => signal,
+                OnLost::Kill | OnLost::Keep => Signal::TERM,
+            };
+            format!("the command was ended with {}", args::signal_name(signal))
+        }
+        Stopped::Killed => "the command was ended with SIGKILL".to_owned(),
     }
+}
+
+/// The record of a break of one of these, if the store has one.
+async fn broken(held: Option<(&Session, &Guards)>) -> Option<Arc<Break>> {
+    let (session, guards) = held?;
+    for guard in guards.iter() {
+        let line = session.glance(&guard.name()).await.ok().flatten();
+        if let Some(broken) =
+            line.and_then(|line| line.broken).filter(|broken| broken.id.tag() == guard.tag())
+        {
+            return Some(broken.cause);
+        }
+    }
+    None
 }
 
 /// What an outer run has set does not hold here.
 fn unlocked_env(store: &Store) -> Vec<(&'static str, Option<String>)> {
-    let absent = ["BRAMAH_LOCK", "BRAMAH_ID", "BRAMAH_FENCE", "BRAMAH_TTL_MS", "BRAMAH_SOCKET"];
+    let absent = [
+        "BRAMAH_LOCK",
+        "BRAMAH_ID",
+        "BRAMAH_FENCE",
+        "BRAMAH_OWNER",
+        "BRAMAH_STORE",
+        "BRAMAH_TTL_MS",
+        "BRAMAH_SOCKET",
+    ];
     absent.into_iter().map(|key| (key, None)).chain(store.pass_on()).collect()
 }
 
