@@ -129,3 +129,29 @@ fn at_the_head_of_a_pipeline_a_killed_bramah_takes_its_command_along_and_nobody_
     shows(&mut terminal, "after");
     assert_eq!(terminal.code(), 0);
 }
+
+#[test]
+fn a_command_behind_a_pipe_can_ask_the_person_at_the_terminal() {
+    let lab = Lab::new();
+    let line = "echo piped | bramah run a -- sh -c 'echo ready; read y < /dev/tty; read x; echo $x:$y'";
+    let mut terminal = on_a_terminal(&lab, line);
+    shows(&mut terminal, "ready");
+    terminal.write("typed\n");
+    shows(&mut terminal, "piped:typed");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn an_interrupt_reaches_a_command_that_writes_to_a_file() {
+    let lab = Lab::new();
+    let script = "trap \"exit 3\" INT; echo ready >&2; while :; do sleep 0.01; done";
+    let log = lab.dir.join("log");
+    let line = format!("bramah run a -- sh -c '{script}' > {}; echo code:$?", log.display());
+    let mut terminal = on_a_terminal(&lab, &line);
+    shows(&mut terminal, "ready");
+    let bramah = i32::try_from(lab.lock("a")["holders"][0]["pid"].as_i64().unwrap()).unwrap();
+    let bramah = rustix::process::Pid::from_raw(bramah).unwrap();
+    rustix::process::kill_process(bramah, rustix::process::Signal::INT).unwrap();
+    assert_eq!(shows(&mut terminal, "code:"), "code:3");
+    assert_eq!(terminal.code(), 0);
+}
