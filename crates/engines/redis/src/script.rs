@@ -1,0 +1,33 @@
+//! A script and what the server calls it.
+
+use std::fmt;
+
+/// Lua that runs on the server. The server keeps it under its hash until it forgets.
+pub(crate) struct Script {
+    name: &'static str,
+    code: String,
+    hash: String,
+}
+
+impl Script {
+    /// A script of this text. The name is for people, and for a model server that knows it.
+    pub(crate) fn new(name: &'static str, code: String) -> Self {
+        let hash = redis::Script::new(&code).get_hash().to_owned();
+        Self { name, code, hash }
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The SHA-1 of the text, in hex: what EVALSHA takes.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Script({})", self.name)
+    }
+}
