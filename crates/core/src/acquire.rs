@@ -94,7 +94,8 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 trouble = Trouble::none();
                 trace!(ahead, "waiting");
                 if wait == Wait::Line {
-                    seat.wait_until(core.good_until(sent, None));
+                    seat.wait_until(core.place_until(sent));
+                    core.arm_places();
                 }
                 match rest(core, &seat, wake, sleep, patience.deadline()).await {
                     Rested::Granted(fence) if want.lease.is_none() => {

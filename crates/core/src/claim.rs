@@ -190,9 +190,19 @@ impl Claim {
     /// The longest note, in bytes.
     pub const MAX_NOTE_BYTES: usize = 1024;
 
+    /// The longest time that a place in line is kept without a word from its process.
+    pub const MAX_KEPT: Duration = Duration::from_secs(5);
+
     /// Whether it takes the whole capacity. Only such a claim gets a fence.
     pub fn is_exclusive(&self) -> bool {
         self.weight == self.capacity
+    }
+
+    /// How long a claim that *waits* is kept, where claims have leases: its ttl, and not more than
+    /// [`MAX_KEPT`](Claim::MAX_KEPT). A grant that was pushed to it is kept as long, from the grant on, until its process
+    /// is heard of again: so one that died or was cut off in line holds the others up for seconds, whatever its ttl.
+    pub fn kept(&self) -> Duration {
+        self.ttl.min(Self::MAX_KEPT)
     }
 
     /// The same claim as a question.

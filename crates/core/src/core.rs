@@ -15,8 +15,8 @@ use slab::Slab;
 use tokio::sync::Notify;
 
 use crate::{
-    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Moment, Name, Opening, Profile,
-    Reply, Result, SessionId, Standing, Wait,
+    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Name, Opening,
+    Profile, Reply, Result, SessionId, Standing, Wait,
     gate::{Gate, Pass},
     keeper::Order,
     parting::{Parting, settle},
@@ -61,6 +61,8 @@ pub(crate) struct Core {
     left: Mutex<HashSet<u64>>,
     /// Whether the keeper knows that there is something to renew.
     armed: AtomicBool,
+    /// Whether it knows that there are places in line, which are renewed more often than holds.
+    places_armed: AtomicBool,
     /// Until when a message of ours may still reach the store without our knowing. Renewals, which list such a claim,
     /// go on until then, also when there is nothing to renew.
     doubt_until_ns: AtomicU64,
@@ -88,6 +90,7 @@ impl Core {
             seats: Mutex::new(Slab::new()),
             left: Mutex::default(),
             armed: AtomicBool::new(false),
+            places_armed: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
             closing: Mutex::new(None),
         };
@@ -120,6 +123,27 @@ impl Core {
     pub(crate) fn good_until(&self, sent: Moment, lease: Option<Duration>) -> Moment {
         let span = lease.unwrap_or_else(|| self.ttl());
         sent + span - drift(span)
+    }
+
+    /// Until when a place in line is good that the store confirmed in a call sent at `sent`; and a grant that was pushed
+    /// to it, until it is renewed for the first time.
+    pub(crate) fn place_until(&self, sent: Moment) -> Moment {
+        self.good_until(sent, self.has_brief_places().then_some(Claim::MAX_KEPT))
+    }
+
+    /// Whether places in line are kept for less long than holds.
+    pub(crate) fn has_brief_places(&self) -> bool {
+        self.profile.liveness == Liveness::Lease && self.ttl() > Claim::MAX_KEPT
+    }
+
+    /// Tells the keeper that there is a place in line to renew, if it does not know.
+    pub(crate) fn arm_places(&self) {
+        if self.has_brief_places()
+            && !self.places_armed.load(Ordering::Relaxed)
+            && !self.places_armed.swap(true, Ordering::AcqRel)
+        {
+            self.keeper.send(Order::ArmPlaces(self.id()));
+        }
     }
 
     /// Opens the session again after the store has dropped it.
@@ -203,6 +227,16 @@ impl Core {
         let idle = self.seats().is_empty();
         if !idle {
             self.armed.store(true, Ordering::Release);
+        }
+        idle
+    }
+
+    /// Called by the keeper when it found no place in line. Whether it may stop to look for them.
+    pub(crate) fn disarm_places(&self) -> bool {
+        self.places_armed.store(false, Ordering::Release);
+        let idle = !self.seats().iter().any(|(_, seat)| seat.is_brief());
+        if !idle {
+            self.places_armed.store(true, Ordering::Release);
         }
         idle
     }

@@ -45,7 +45,8 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// session: core opens it anew.
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing>;
 
-    /// Proves that the session lives, each claim for its `ttl` from now on, and reconciles both ways. Always called from the keeper's runtime, so an engine
+    /// Proves that the session lives, each claim that is held for its `ttl` from now on and each that waits for
+    /// [`kept`](Claim::kept), and reconciles both ways. Always called from the keeper's runtime, so an engine
     /// with connections has one there for this alone. One claim that cannot be renewed must not hold up the others:
     /// small batches, and `unknown` for what was not answered in time. It also advances the lines it touches.
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal>;
@@ -93,7 +94,8 @@ pub enum Keep {
 #[derive(Debug)]
 pub enum Standing {
     /// It is held. Like every answer but `Gone` it proves the claim's life: without a fixed lease the store keeps it
-    /// for a ttl from here on.
+    /// for a ttl from here on. (One that was granted to a waiter by push is [kept](Claim::kept) more briefly until its
+    /// process renews it or asks.)
     Held {
         /// The fence, if the claim is exclusive and the store mints them.
         fence: Option<Fence>,
@@ -101,7 +103,7 @@ pub enum Standing {
         /// earlier than we know; `None` where the process ends it, or there is none.
         left: Option<Duration>,
     },
-    /// It waits (or, with `Watch`, it does not but has armed a wake). Its place is kept for a ttl from here on.
+    /// It waits (or, with `Watch`, it does not but has armed a wake). Its place is [kept](Claim::kept) from here on.
     Queued {
         /// How many stand ahead, if known.
         ahead: Option<u32>,

@@ -32,6 +32,9 @@ use crate::{
 /// How many renewals of one session may be unanswered at a time.
 const FLIGHTS: usize = 3;
 
+/// How often places in line are renewed that are kept for less long than holds.
+const PLACES: Duration = Duration::from_millis(5_000 / 3);
+
 /// Keeps sessions: one keeper serves any number of them.
 #[derive(Clone)]
 pub struct Keeper(Arc<Link>);
@@ -127,6 +130,8 @@ pub(crate) enum Order {
     Attend(Arc<Core>),
     /// It has something to renew.
     Arm(SessionId),
+    /// It has a place in line to renew.
+    ArmPlaces(SessionId),
     /// A claim is to leave.
     Part(Parting),
     /// A call whose caller has gone away.
@@ -162,6 +167,8 @@ struct Shift {
 struct Kept {
     core: Arc<Core>,
     next_round: Moment,
+    /// When the places in line are renewed, where that is done more often.
+    next_places: Moment,
     next_lapse: Moment,
     /// When the renewals that are not answered yet were sent.
     flights: Vec<Moment>,
@@ -175,8 +182,15 @@ struct Timer {
     what: Due,
 }
 
+/// A claim that a renewal asked about.
+struct Asked {
+    seat: Arc<Seat>,
+    /// What it was when the renewal was sent: the store keeps a hold for its ttl from then on, a place more briefly.
+    phase: Phase,
+}
+
 enum Done {
-    Renewed { session: SessionId, sent: Moment, asked: Vec<Arc<Seat>>, answer: Result<Renewal> },
+    Renewed { session: SessionId, sent: Moment, asked: Vec<Asked>, answer: Result<Renewal> },
     Other,
 }
 
@@ -221,7 +235,7 @@ impl Shift {
             if kept.core.ttl() == Duration::MAX {
                 round = round.min(kept.next_round);
             } else {
-                deadline = deadline.min(kept.next_lapse).min(kept.next_round);
+                deadline = deadline.min(kept.next_lapse).min(kept.next_round).min(kept.next_places);
             }
         }
         (deadline, round)
@@ -233,12 +247,18 @@ impl Shift {
                 // A store that expires sessions has to hear of one that holds nothing, too.
                 let idle = core.profile.liveness == Liveness::Lease;
                 let next_round = if idle { Moment::NEVER } else { self.clock.now() + core.pace() / 3 };
-                let kept = Kept { next_round, next_lapse: Moment::NEVER, flights: Vec::new(), core };
+                let (next_places, next_lapse) = (Moment::NEVER, Moment::NEVER);
+                let kept = Kept { next_round, next_places, next_lapse, flights: Vec::new(), core };
                 self.kept.insert(kept.core.id(), kept);
             }
             Order::Arm(session) => {
                 if let Some(kept) = self.kept.get_mut(&session) {
                     kept.next_round = kept.next_round.min(self.clock.now() + kept.core.pace() / 3);
+                }
+            }
+            Order::ArmPlaces(session) => {
+                if let Some(kept) = self.kept.get_mut(&session) {
+                    kept.next_places = kept.next_places.min(self.clock.now() + PLACES);
                 }
             }
             Order::Part(parting) => {
@@ -297,13 +317,13 @@ impl Shift {
         }
         let Self { kept, jobs, .. } = self;
         for kept in kept.values_mut() {
-            if kept.next_lapse.min(kept.next_round) <= now {
+            if kept.next_lapse.min(kept.next_round).min(kept.next_places) <= now {
                 kept.attend(now, jobs);
             }
         }
     }
 
-    fn renewed(&mut self, session: SessionId, sent: Moment, asked: &[Arc<Seat>], answer: Result<Renewal>) {
+    fn renewed(&mut self, session: SessionId, sent: Moment, asked: &[Asked], answer: Result<Renewal>) {
         let now = self.clock.now();
         let Some(kept) = self.kept.get_mut(&session) else { return };
         kept.flights.retain(|flight| *flight != sent);
@@ -319,14 +339,19 @@ impl Shift {
             .store(u64::try_from(now.since(sent).as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let gone: HashSet<_> = renewal.gone.into_iter().collect();
         let unknown: HashSet<_> = renewal.unknown.into_iter().collect();
-        let until = kept.core.good_until(sent, None);
-        for seat in asked {
+        let (until, place_until) = (kept.core.good_until(sent, None), kept.core.place_until(sent));
+        for Asked { seat, phase } in asked {
             if !gone.is_empty() && gone.contains(&seat.id) {
                 if seat.lose() {
                     warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
                 }
             } else if unknown.is_empty() || !unknown.contains(&seat.id) {
-                seat.confirm(until, now);
+                if *phase == Phase::Held {
+                    seat.prove();
+                    seat.confirm(until, now);
+                } else {
+                    seat.confirm(place_until, now);
+                }
             }
         }
         if !unknown.is_empty() {
@@ -352,6 +377,7 @@ impl Kept {
         let mut claims: Vec<Arc<Claim>> = Vec::new();
         self.next_lapse = Moment::NEVER;
         let due = self.next_round <= now;
+        let places_due = self.next_places <= now;
         for (_, seat) in self.core.seats().iter() {
             let phase = seat.phase();
             if !matches!(phase, Phase::Waiting | Phase::Held) {
@@ -364,23 +390,28 @@ impl Kept {
                 warn!(claim = ?seat.id, "not confirmed in time: lost");
                 continue;
             }
-            if due {
+            if due || places_due && seat.is_brief() {
                 let claim = seat.claim();
                 if phase == Phase::Waiting || claim.lease.is_none() {
-                    asked.push(seat.clone());
+                    asked.push(Asked { seat: seat.clone(), phase });
                     claims.push(claim);
                 }
             }
         }
-        if due {
-            self.round(now, asked, claims.into(), jobs);
+        if places_due {
+            let none = asked.is_empty() && self.core.disarm_places();
+            self.next_places = if none { Moment::NEVER } else { now + PLACES };
+        }
+        if due || !claims.is_empty() {
+            self.round(now, due, asked, claims.into(), jobs);
         }
     }
 
     fn round(
         &mut self,
         now: Moment,
-        asked: Vec<Arc<Seat>>,
+        whole: bool,
+        asked: Vec<Asked>,
         claims: Arc<[Arc<Claim>]>,
         jobs: &mut JoinSet<Done>,
     ) {
@@ -392,15 +423,18 @@ impl Kept {
         }
         self.flights.retain(|sent| now.since(*sent) < core.pace());
         if self.flights.len() >= FLIGHTS {
-            self.next_round = now + core.pace() / 6;
+            self.next_round = self.next_round.max(now + core.pace().min(Claim::MAX_KEPT) / 6);
             return;
         }
         let session = core.id();
         let reply = core.engine.renew(session, claims);
-        let (clock, patience) = (core.clock.clone(), core.pace());
+        let patience = if whole { core.pace() } else { core.pace().min(Claim::MAX_KEPT) };
+        let clock = core.clock.clone();
         self.flights.push(now);
         // Whether it has been answered by then or not.
-        self.next_round = now + core.pace() / 3;
+        if whole {
+            self.next_round = now + core.pace() / 3;
+        }
         jobs.spawn(async move {
             let answer = within(&clock, now + patience, settle(reply)).await;
             Done::Renewed { session, sent: now, asked, answer }

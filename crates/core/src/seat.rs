@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 
 use tokio::sync::Notify;
@@ -21,6 +21,8 @@ pub(crate) struct Seat {
     claim: Mutex<Arc<Claim>>,
     phase: AtomicU8,
     deadline_ns: AtomicU64,
+    /// Whether the store has confirmed the hold to us. One that was pushed is kept no longer than its place was.
+    proven: AtomicBool,
     signal: Notify,
     /// The way through the gate, given back when the claim has left the store.
     pass: Mutex<Option<Pass>>,
@@ -49,6 +51,7 @@ impl Seat {
             claim: Mutex::new(claim),
             phase: AtomicU8::new(Phase::Entering as u8),
             deadline_ns: AtomicU64::new(0),
+            proven: AtomicBool::new(false),
             signal: Notify::new(),
             pass: Mutex::new(pass),
         }
@@ -102,12 +105,27 @@ impl Seat {
         }
         // A lease may be shorter than the place it was waited for in.
         self.deadline_ns.store(until.ns(), Ordering::Release);
+        self.proven.store(true, Ordering::Relaxed);
         self.advance(Phase::Held)
     }
 
     /// A grant was pushed. It counts while the place that it stands in does.
     pub(crate) fn hold_pushed(&self, now: Moment) -> bool {
         now < self.deadline() && self.advance(Phase::Held)
+    }
+
+    /// Whether it is kept as a place in line is: it waits, or was granted by a push and not renewed since.
+    pub(crate) fn is_brief(&self) -> bool {
+        match self.phase() {
+            Phase::Waiting => true,
+            Phase::Held => !self.proven.load(Ordering::Relaxed),
+            _ => false,
+        }
+    }
+
+    /// A renewal that was sent while it was held confirmed it.
+    pub(crate) fn prove(&self) {
+        self.proven.store(true, Ordering::Relaxed);
     }
 
     /// A renewal confirmed it, good until `until`. A hold that had run out by then stays lost.

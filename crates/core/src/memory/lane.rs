@@ -64,7 +64,7 @@ impl Lane {
         }
         self.broken = self.broken.take().filter(|_| !self.line.is_empty());
         let weight = claim.weight;
-        let expires = terms.now + claim.ttl;
+        let expires = terms.now + claim.kept();
         let place = Place { claim, entered: terms.now, expires, grant: None, bell: None };
         let held = self.line.enter(weight, place);
         let index = self.line.len() - 1;
@@ -102,7 +102,7 @@ impl Lane {
         place.bell = Some(bell);
         let sleep = match soonest {
             Some(expires) if is_front => expires.since(terms.now) + Duration::from_millis(1),
-            _ => place.claim.ttl,
+            _ => place.claim.kept(),
         };
         Standing::Queued { ahead, wake, sleep }
     }
@@ -214,9 +214,10 @@ impl Lane {
 impl Place {
     /// Moves the expiry, unless a fixed lease is running.
     fn prolong(&mut self, now: Moment) {
-        let running = self.claim.lease.is_some() && self.grant.as_ref().is_some_and(|grant| grant.confirmed);
-        if !running {
-            self.expires = now + self.claim.ttl;
+        match &self.grant {
+            None => self.expires = now + self.claim.kept(),
+            Some(grant) if grant.confirmed && self.claim.lease.is_some() => {}
+            Some(_) => self.expires = now + self.claim.ttl,
         }
     }
 
@@ -229,7 +230,7 @@ impl Place {
     /// It becomes a holder: mints its fence and starts its time.
     fn granted(&mut self, terms: &Terms<'_>, confirmed: bool) -> Option<Fence> {
         let fence = self.claim.is_exclusive().then(|| terms.mint.next(terms.wall_us));
-        let span = if confirmed { self.claim.lease.unwrap_or(self.claim.ttl) } else { self.claim.ttl };
+        let span = if confirmed { self.claim.lease.unwrap_or(self.claim.ttl) } else { self.claim.kept() };
         self.expires = terms.now + span;
         self.grant = Some(Grant { at: terms.now, fence, confirmed });
         fence
