@@ -1,0 +1,58 @@
+-- Enters the line, or is told where it stands in it already.
+--
+-- KEYS  1 the line   2 the mark, in a cluster (else it has one name for all)
+-- ARGV  1 the claim  2 how long it is held if it is granted now: its lease or its ttl, ms
+--       3 what to do if not: n(othing), w(atch), l(ine); then s if the grant is to be stamped
+-- Answer: see lean.lua; a bare integer is the fence of a grant.
+--
+-- Nobody there, and nobody in need to know more: two calls, no closures.
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local fence = redis.call('INCR', KEYS[2] or '@mark@')
+  -- A mark that was forgotten starts below any clock.
+  if fence > 1000000000000000 and #ARGV[3] == 1 then return fence end
+  --@include clock.lua
+  fence = lifted(fence)
+  redis.call('SET', KEYS[1], ARGV[1] .. '|' .. int(fence), 'XX', 'KEEPTTL')
+  return fence
+end
+--@include clock.lua
+local wait = string.sub(ARGV[3], 1, 1)
+-- A mutex with a living holder: the end of the line, without a look at the rest of it.
+if wait == 'l' then
+  local first = redis.pcall('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+  if first[2] and -first[2] > now then
+    local capacity, ttl = string.match(ARGV[1], '^%x+:%d+:%d+:(%d+):(%d+):0:')
+    if capacity == '1' and string.match(first[1], '^%x+:%d+:%d+:(%d+):') == '1' then
+      local score = 4000000000000000 + time[1] * 1000000 + time[2]
+      if redis.call('ZADD', KEYS[1], 'NX', int(score), ARGV[1]) == 1 then
+        redis.call('PEXPIRE', KEYS[1], 2 * ttl + 1000, 'GT')
+        local ahead = redis.call('ZCOUNT', KEYS[1], '4000000000000000', '(' .. int(score))
+        local sleep = ahead == 0 and -first[2] - now + 1 or tonumber(string.match(ARGV[1], '^%x+:(%d+):'))
+        return { 'q', ahead + 1, sleep }
+      end
+    end
+  end
+end
+--@include lean.lua
+--@include line.lua
+local mine = ARGV[1]
+if not is_open() then
+  local value = redis.call('GET', key)
+  if id(value) == id(mine) then return confirm_lean(value, mine) end
+  local holder, asked = read(value), read(mine)
+  if holder.capacity ~= asked.capacity then return { 'c', holder.capacity } end
+  local fits = holder.weight + asked.weight <= asked.capacity
+  if not fits and wait ~= 'l' then return turned_away(wait) end
+  open(value)
+  return join(mine, asked, wait)
+end
+pass_over_the_dead()
+advance()
+local asked = read(mine)
+if redis.call('EXISTS', key) == 1 then
+  local score = find(mine)
+  if score then return standing(mine, score) end
+  local capacity = read(redis.call('ZRANGE', key, 0, 0)[1]).capacity
+  if capacity ~= asked.capacity then return { 'c', capacity } end
+end
+return join(mine, asked, wait)

@@ -1,0 +1,18 @@
+-- SET key value NX PX, with a fence beside; who finds its own value there holds it.
+--
+-- KEYS  1 the key    2 the mark, in a cluster
+-- ARGV  1 the value  2 how long, ms   3 what to do if it is taken: n(othing) or w(atch); then s if it is to be stamped
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local fence = redis.call('INCR', KEYS[2] or '@mark@')
+  if fence > 1000000000000000 and #ARGV[3] == 1 then return fence end
+  --@include clock.lua
+  fence = lifted(fence)
+  redis.call('SET', KEYS[1], ARGV[1] .. '|' .. int(fence), 'XX', 'KEEPTTL')
+  return fence
+end
+--@include clock.lua
+--@include lean.lua
+local value = redis.call('GET', key)
+if id(value) == id(ARGV[1]) then return confirm_lean(value, ARGV[1]) end
+if string.sub(ARGV[3], 1, 1) == 'n' then return { 'r' } end
+return { 'w', redis.call('PTTL', key) + 1 }

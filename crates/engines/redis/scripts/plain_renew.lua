@@ -1,0 +1,21 @@
+-- Compare and PEXPIRE, for several keys.
+--
+-- KEYS  the keys, one for each value; last the mark
+-- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the values
+-- Answer: for each 0 gone, 1 held.
+local answers = {}
+for i = 1, #KEYS - 1 do
+  local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
+  answers[i] = 0
+  if type(value) == 'string' and string.sub(value, 1, 44) == string.sub(mine, 1, 44) then
+    answers[i] = 1
+    if ARGV[1] ~= '' then
+      if value == mine or string.sub(value, 1, #mine + 1) == mine .. '|' then
+        redis.call('PEXPIRE', KEYS[i], ARGV[1])
+      else
+        redis.call('SET', KEYS[i], mine .. (string.match(value, '|%d+$') or ''), 'PX', ARGV[1])
+      end
+    end
+  end
+end
+return answers

@@ -1,0 +1,27 @@
+-- Proves the life of claims, and advances the lines they stand in.
+--
+-- KEYS  the lines, one for each claim; last the mark
+-- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the claims
+-- Answer: for each 0 gone, 1 held, 2 waiting.
+local ttl, answers, rest = ARGV[1], {}, {}
+for i = 1, #KEYS - 1 do
+  local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
+  if not value then
+    answers[i] = 0
+  elseif ttl ~= '' and (value == mine or type(value) == 'string' and string.sub(value, 1, #mine + 1) == mine .. '|') then
+    redis.call('PEXPIRE', KEYS[i], ttl)
+    answers[i] = 1
+  else
+    rest[#rest + 1] = i
+  end
+end
+if #rest == 0 then return answers end
+--@include clock.lua
+--@include lean.lua
+--@include line.lua
+mark = KEYS[#KEYS]
+for _, i in ipairs(rest) do
+  key = KEYS[i]
+  answers[i] = renew(ARGV[i + 1])
+end
+return answers

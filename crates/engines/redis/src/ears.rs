@@ -1,0 +1,171 @@
+//! Who waits to be told what.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bramah_core::{Bell, ClaimId, Fence, Wake, Woken};
+
+use crate::{
+    driver::{Ear, Push},
+    text,
+};
+
+/// The waiters of this process, by what they wait for. A driver tells it what it hears.
+#[derive(Debug, Default)]
+pub(crate) struct Ears(Mutex<Heard>);
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// Those with a place in line.
+    places: HashMap<ClaimId, (Bell, Grant)>,
+    /// Those who wait for a key to change, the longest first.
+    watchers: HashMap<Vec<u8>, VecDeque<Bell>>,
+    /// Grants that were pushed before the answer to their claim had been read.
+    early: VecDeque<(ClaimId, Fence)>,
+}
+
+/// What a pushed grant means to who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// It holds, with the fence.
+    Exclusive,
+    /// It holds beside others, without one.
+    Shared,
+    /// It has to ask first.
+    Unproven,
+}
+
+impl Grant {
+    fn woken(self, fence: Fence) -> Woken {
+        match self {
+            Self::Exclusive => Woken::Held(Some(fence)),
+            Self::Shared => Woken::Held(None),
+            Self::Unproven => Woken::Ask,
+        }
+    }
+}
+
+/// How many early grants are kept. One that is forgotten costs a question.
+const EARLY: usize = 4096;
+
+impl Ears {
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The wake of a claim that waits in line. If its grant has been pushed meanwhile it fires at once.
+    pub(crate) fn place(&self, id: ClaimId, grant: Grant) -> Wake {
+        let (bell, wake) = Wake::pair();
+        let mut heard = self.heard();
+        match heard.early.iter().position(|(early, _)| *early == id) {
+            Some(at) => {
+                let early = heard.early.remove(at);
+                drop(heard);
+                bell.ring(early.map_or(Woken::Ask, |(_, fence)| grant.woken(fence)));
+            }
+            None => {
+                heard.places.insert(id, (bell, grant));
+            }
+        }
+        wake
+    }
+
+    /// The wake of one who watches a key, and how many watch it already.
+    pub(crate) fn watch(&self, key: &[u8]) -> (Wake, usize) {
+        let (bell, wake) = Wake::pair();
+        let mut heard = self.heard();
+        let watchers = heard.watchers.entry(key.to_vec()).or_default();
+        watchers.retain(|bell| !bell.is_deaf());
+        watchers.push_back(bell);
+        (wake, watchers.len() - 1)
+    }
+
+    /// The claim does not wait any more.
+    pub(crate) fn forget(&self, id: ClaimId) {
+        let mut heard = self.heard();
+        heard.places.remove(&id);
+        heard.early.retain(|(early, _)| *early != id);
+    }
+
+    /// Has a claim ask, if it waits.
+    pub(crate) fn prod(&self, id: ClaimId) {
+        let bell = self.heard().places.remove(&id);
+        if let Some((bell, _)) = bell {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    /// One of those who watch the key asks: there is one lock to be had, not one for each.
+    pub(crate) fn changed(&self, key: &[u8]) {
+        let mut heard = self.heard();
+        let Some(watchers) = heard.watchers.get_mut(key) else { return };
+        let mut next = watchers.pop_front();
+        while next.as_ref().is_some_and(Bell::is_deaf) {
+            next = watchers.pop_front();
+        }
+        if watchers.is_empty() {
+            heard.watchers.remove(key);
+        }
+        drop(heard);
+        if let Some(bell) = next {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    fn granted(&self, id: ClaimId, fence: Fence) {
+        let mut heard = self.heard();
+        match heard.places.remove(&id) {
+            Some((bell, grant)) => {
+                drop(heard);
+                bell.ring(grant.woken(fence));
+            }
+            None => {
+                if heard.early.len() == EARLY {
+                    heard.early.pop_front();
+                }
+                heard.early.push_back((id, fence));
+            }
+        }
+    }
+
+    /// Everybody asks.
+    fn all(&self) {
+        let heard = std::mem::take(&mut *self.heard());
+        let watchers = heard.watchers.into_values().flatten();
+        for bell in heard.places.into_values().map(|(bell, _)| bell).chain(watchers) {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    /// A message to a session's channel, whose name ends with the session: `g`, the claim's number and its fence for a
+    /// grant; `b` and the number for a break. Anything else is not ours.
+    fn message(&self, channel: &[u8], payload: &[u8]) {
+        let Some(session) = channel.len().checked_sub(32).and_then(|at| std::str::from_utf8(&channel[at..]).ok())
+        else {
+            return;
+        };
+        let Some((number, fence)) = std::str::from_utf8(payload).ok().and_then(|text| text.split_at_checked(13))
+        else {
+            return;
+        };
+        let Some((word, number)) = number.split_at_checked(1) else { return };
+        let Some(id) = text::read_identity(&format!("{session}{number}")) else { return };
+        match (word, fence.parse()) {
+            ("g", Ok(fence)) => self.granted(id, Fence::new(fence)),
+            ("b", _) => self.prod(id),
+            _ => {}
+        }
+    }
+}
+
+impl Ear for Ears {
+    fn hear(&self, push: Push) {
+        match push {
+            Push::Message { channel, payload } => self.message(&channel, &payload),
+            Push::Changed { key } => self.changed(&key),
+            Push::Broken => self.all(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The engine that core sees.
+
+use std::{fmt, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use bramah_core::{
+    Claim, Engine, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope, SessionId, Standing, Survey,
+};
+
+use crate::{
+    config::Config,
+    driver::Driver,
+    ears::Ears,
+    layout::Scheme,
+    net::Network,
+    protocol::{Protocol, Terms},
+    survey,
+};
+
+/// Locks on Redis or Valkey. Clones share their connections.
+///
+/// Connections are made when they are needed, on the runtime that needs them, and made again when they break.
+#[derive(Clone)]
+pub struct Redis(Arc<Protocol<Network>>);
+
+impl Redis {
+    /// The engine for a URL; see [`Config::from_url`].
+    ///
+    /// # Errors
+    /// `Invalid` for a URL that is not understood, `Unsupported` for one that this build has no support for. Nothing is
+    /// connected to yet.
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::new(&Config::from_url(url)?)
+    }
+
+    /// The engine for settings of your own.
+    ///
+    /// # Errors
+    /// `Invalid` when they contradict each other. Nothing is connected to yet.
+    pub fn new(config: &Config) -> Result<Self> {
+        let ears = Arc::new(Ears::default());
+        let network = Network::new(config, ears.clone())?;
+        let scheme = Scheme::new(config.layout, config.prefix.as_deref(), network.is_cluster());
+        let terms = Terms {
+            layout: config.layout,
+            timeout: config.timeout,
+            replicas: config.replicas,
+            eviction: config.eviction,
+        };
+        Ok(Self(Arc::new(Protocol::new(network, scheme, terms, ears))))
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("layout", &self.0.terms.layout).finish_non_exhaustive()
+    }
+}
+
+impl From<Redis> for Arc<dyn Engine> {
+    fn from(redis: Redis) -> Self {
+        Arc::new(redis)
+    }
+}
+
+impl Engine for Redis {
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        let protocol = self.0.clone();
+        Reply::later(async move { protocol.open(opening).await })
+    }
+
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        let protocol = self.0.clone();
+        Reply::later(async move { protocol.claim(claim).await })
+    }
+
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        let protocol = self.0.clone();
+        Reply::later(async move { protocol.renew(session, claims).await })
+    }
+
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        let protocol = self.0.clone();
+        Reply::later(async move { protocol.withdraw(claim, exit).await })
+    }
+
+    fn close(&self, session: SessionId) -> Reply<()> {
+        let protocol = self.0.clone();
+        Reply::later(async move { protocol.close(session).await })
+    }
+
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        let (protocol, scope) = (self.0.clone(), scope.clone());
+        Reply::later(async move { survey::survey(&protocol, &scope, look).await })
+    }
+
+    fn lifelines(&self, _: SessionId) -> Vec<OwnedFd> {
+        Vec::new()
+    }
+}

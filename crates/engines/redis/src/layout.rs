@@ -1,0 +1,317 @@
+//! How locks look in the store: the names of keys, the scripts, and the words of requests. Pure.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Claim, Name, Profile, SessionId, Wait};
+use bramah_core::{Fencing, Leasing, Liveness, Modes, Order, Seats, Strays, Waking};
+use redis::Cmd;
+
+use crate::{
+    config::Layout,
+    driver::{Lane, Request, Slot},
+    net::slot,
+    script::Script,
+    text,
+};
+
+/// How long the record of a break is kept.
+const RECORD: Duration = Duration::from_secs(24 * 3600);
+
+/// The names and scripts of one layout on one kind of deployment.
+#[derive(Debug)]
+pub(crate) struct Scheme {
+    layout: Layout,
+    /// What keys of locks begin with.
+    prefix: String,
+    /// What the keys beside them begin with.
+    beside: String,
+    cluster: bool,
+    enter: Arc<Script>,
+    ask: Arc<Script>,
+    leave: Arc<Script>,
+    renew: Arc<Script>,
+    look: Arc<Script>,
+}
+
+/// Where a lock is.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) key: String,
+    pub(crate) slot: Slot,
+}
+
+impl Scheme {
+    pub(crate) fn new(layout: Layout, prefix: Option<&str>, cluster: bool) -> Self {
+        let own = "bramah:";
+        let prefix = prefix.unwrap_or(match layout {
+            Layout::Native => own,
+            Layout::Plain => "",
+        });
+        let beside = match layout {
+            Layout::Native => prefix,
+            Layout::Plain => own,
+        };
+        let build = |name: &'static str, text: &str| {
+            let code = includes(text)
+                .replace("@mark@", &lua_text(&format!("{beside}mark")))
+                .replace("@publish@", if cluster { "SPUBLISH" } else { "PUBLISH" })
+                .replace("@layout@", if layout == Layout::Native { "native" } else { "plain" });
+            Arc::new(Script::new(name, code))
+        };
+        let pick = |native: &'static str, plain: &'static str| match layout {
+            Layout::Native => native,
+            Layout::Plain => plain,
+        };
+        Self {
+            layout,
+            prefix: prefix.to_owned(),
+            beside: beside.to_owned(),
+            cluster,
+            enter: build("enter", pick(include_str!("../scripts/enter.lua"), include_str!("../scripts/plain_enter.lua"))),
+            ask: build("ask", pick(include_str!("../scripts/ask.lua"), include_str!("../scripts/plain_ask.lua"))),
+            leave: build("leave", pick(include_str!("../scripts/leave.lua"), include_str!("../scripts/plain_leave.lua"))),
+            renew: build("renew", pick(include_str!("../scripts/renew.lua"), include_str!("../scripts/plain_renew.lua"))),
+            look: build("look", include_str!("../scripts/look.lua")),
+        }
+    }
+
+    pub(crate) fn profile(&self) -> Profile {
+        let (modes, order) = match self.layout {
+            Layout::Native => (Modes::Permits, Order::Fifo),
+            Layout::Plain => (Modes::Exclusive, Order::Unordered),
+        };
+        Profile {
+            modes,
+            order,
+            fence: Fencing::Clocked,
+            liveness: Liveness::Lease,
+            wake: Waking::Pushed,
+            seats: Seats::Many,
+            lease: Leasing::Stored,
+            strays: Strays::Unlisted,
+        }
+    }
+
+    /// Where the lock of this name is.
+    pub(crate) fn place(&self, name: &Name) -> Place {
+        let key = match self.layout {
+            Layout::Native => native_key(&self.prefix, name.as_str()),
+            Layout::Plain => format!("{}{name}", self.prefix),
+        };
+        let slot = self.slot_of(&key);
+        Place { key, slot }
+    }
+
+    /// The slot of a key; outside of a cluster they are all alike.
+    pub(crate) fn slot_of(&self, key: &str) -> Slot {
+        if self.cluster { slot::slot_of(key.as_bytes()) } else { 0 }
+    }
+
+    /// The name of the lock at a key, if one can be there.
+    pub(crate) fn name_at(&self, key: &str) -> Option<Name> {
+        let rest = key.strip_prefix(&self.prefix)?;
+        match self.layout {
+            Layout::Native => Name::new(decode_name(rest.strip_prefix('{')?.strip_suffix('}')?)?).ok(),
+            Layout::Plain if self.is_beside(key) => None,
+            Layout::Plain => Name::new(rest).ok(),
+        }
+    }
+
+    /// Whether a key is one of those beside the locks.
+    fn is_beside(&self, key: &str) -> bool {
+        key.strip_prefix(&self.beside).is_some_and(|rest| {
+            let rest = rest.split_once("}:").filter(|_| rest.starts_with('{')).map_or(rest, |(_, rest)| rest);
+            rest == "mark" || rest.starts_with("session:") || rest.starts_with("broken:")
+        })
+    }
+
+    /// The beginning of the keys of all locks whose names begin so.
+    pub(crate) fn keys_under(&self, name: Option<&Name>) -> String {
+        match (self.layout, name) {
+            (Layout::Native, None) => format!("{}{{", self.prefix),
+            (Layout::Native, Some(name)) => {
+                let mut key = native_key(&self.prefix, name.as_str());
+                key.pop();
+                key
+            }
+            (Layout::Plain, name) => format!("{}{}", self.prefix, name.map_or("", Name::as_str)),
+        }
+    }
+
+    /// The key of the last fence: one, or in a cluster one for each slot.
+    pub(crate) fn mark(&self, slot: Slot) -> String {
+        self.beside_in(slot, "mark")
+    }
+
+    /// The channel that grants to a session are pushed to.
+    pub(crate) fn channel(&self, slot: Slot, session: SessionId) -> String {
+        format!("{}:{session}", self.mark(slot))
+    }
+
+    /// The key of who is behind a session.
+    pub(crate) fn session(&self, session: SessionId) -> Place {
+        let key = format!("{}session:{session}", self.beside);
+        let slot = self.slot_of(&key);
+        Place { key, slot }
+    }
+
+    /// The key of the record of a lock's last break.
+    pub(crate) fn record(&self, place: &Place) -> String {
+        match self.layout {
+            Layout::Native => format!("{}:b", place.key),
+            Layout::Plain => self.beside_in(place.slot, &format!("broken:{}", place.key)),
+        }
+    }
+
+    fn beside_in(&self, slot: Slot, what: &str) -> String {
+        if self.cluster {
+            format!("{}{{{}}}:{what}", self.beside, slot::tag_of(slot))
+        } else {
+            format!("{}{what}", self.beside)
+        }
+    }
+
+    pub(crate) fn enter(&self, place: &Place, claim: &Claim, text: &str, wait: Wait, stamp: bool, patience: Duration) -> Request {
+        let flags = match (wait, stamp) {
+            (Wait::No, false) => "n",
+            (Wait::No, true) => "ns",
+            (Wait::Watch, false) => "w",
+            (Wait::Watch, true) => "ws",
+            (Wait::Line, false) => "l",
+            (Wait::Line, true) => "ls",
+        };
+        let mut cmd = self.call(&self.enter, place);
+        cmd.arg(text).arg(text::millis(claim.lease.unwrap_or(claim.ttl))).arg(flags);
+        self.request(place, cmd, &self.enter, patience, wait == Wait::Watch)
+    }
+
+    pub(crate) fn ask(&self, place: &Place, claim: &Claim, text: &str, patience: Duration) -> Request {
+        let mut cmd = self.call(&self.ask, place);
+        cmd.arg(text).arg(claim.floor.map_or(String::new(), |floor| floor.to_string()));
+        self.request(place, cmd, &self.ask, patience, false)
+    }
+
+    /// `record`: of a break, if it is one.
+    pub(crate) fn leave(&self, place: &Place, text: &str, record: Option<&str>, patience: Duration) -> Request {
+        let mut cmd = self.call(&self.leave, place);
+        cmd.arg(text);
+        if let Some(record) = record {
+            cmd.arg(record).arg(text::millis(RECORD));
+            if self.layout == Layout::Plain {
+                cmd.arg(self.record(place));
+            }
+        }
+        self.request(place, cmd, &self.leave, patience, false)
+    }
+
+    /// All of one slot, and with one ttl: `None` if they have leases of their own.
+    pub(crate) fn renew<'a>(
+        &self,
+        claims: impl ExactSizeIterator<Item = (&'a Place, &'a str)> + Clone,
+        ttl: Option<Duration>,
+        patience: Duration,
+    ) -> Request {
+        let slot = claims.clone().next().map_or(0, |(place, _)| place.slot);
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(self.renew.hash()).arg(claims.len() + 1);
+        for (place, _) in claims.clone() {
+            cmd.arg(&place.key);
+        }
+        cmd.arg(self.mark(slot));
+        match ttl {
+            Some(ttl) => cmd.arg(text::millis(ttl)),
+            None => cmd.arg(""),
+        };
+        for (_, text) in claims {
+            cmd.arg(text);
+        }
+        Request { slot, lane: Lane::Keep, patience, cmd, script: Some(self.renew.clone()), track: false }
+    }
+
+    /// All of one slot.
+    pub(crate) fn look(&self, places: &[Place], patience: Duration) -> Request {
+        let slot = places.first().map_or(0, |place| place.slot);
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(self.look.hash()).arg(places.len() * 2);
+        for place in places {
+            cmd.arg(&place.key);
+        }
+        for place in places {
+            cmd.arg(self.record(place));
+        }
+        Request { slot, lane: Lane::Calls, patience, cmd, script: Some(self.look.clone()), track: false }
+    }
+
+    /// A command for one key beside the locks.
+    pub(crate) fn plainly(&self, place: &Place, cmd: Cmd, patience: Duration) -> Request {
+        Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: None, track: false }
+    }
+
+    fn call(&self, script: &Script, place: &Place) -> Cmd {
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(script.hash());
+        // Outside of a cluster the script knows the mark: a key less to read.
+        if self.cluster {
+            cmd.arg(2).arg(&place.key).arg(self.mark(place.slot));
+        } else {
+            cmd.arg(1).arg(&place.key);
+        }
+        cmd
+    }
+
+    fn request(&self, place: &Place, cmd: Cmd, script: &Arc<Script>, patience: Duration, track: bool) -> Request {
+        Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: Some(script.clone()), track }
+    }
+}
+
+/// The name is the hash tag, so that whatever else a name may come to have lands in the same slot.
+fn native_key(prefix: &str, name: &str) -> String {
+    let mut key = String::with_capacity(prefix.len() + name.len() + 2);
+    key.push_str(prefix);
+    key.push('{');
+    for c in name.chars() {
+        match c {
+            '}' => key.push_str("%7d"),
+            '%' => key.push_str("%25"),
+            c => key.push(c),
+        }
+    }
+    key.push('}');
+    key
+}
+
+fn decode_name(text: &str) -> Option<String> {
+    let mut name = String::with_capacity(text.len());
+    let mut parts = text.split('%');
+    name.push_str(parts.next()?);
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        name.push(match code {
+            "7d" => '}',
+            "25" => '%',
+            _ => return None,
+        });
+        name.push_str(rest);
+    }
+    Some(name).filter(|_| !text.contains('}'))
+}
+
+/// A text as it may stand between quotes in Lua.
+fn lua_text(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| match c {
+            '\\' | '\'' | '"' => vec!['\\', c],
+            '\n' => vec!['\\', 'n'],
+            '\r' => vec!['\\', 'r'],
+            '\0' => vec!['\\', '0'],
+            c => vec![c],
+        })
+        .collect()
+}
+
+/// The script with the parts that it names.
+fn includes(text: &str) -> String {
+    text.replace("--@include clock.lua", include_str!("../scripts/clock.lua"))
+        .replace("--@include lean.lua", include_str!("../scripts/lean.lua"))
+        .replace("--@include line.lua", include_str!("../scripts/line.lua"))
+}

@@ -1,0 +1,338 @@
+//! What is asked of a server to carry out a line, and what the answers mean.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::{
+    Claim, Clock, Error, ErrorKind, Exit, Fence, Opening, Profile, Renewal, Result, SessionId, Standing, Wait,
+};
+use redis::Value;
+
+use crate::{
+    config::{Eviction, Layout, Replicas},
+    driver::{Driver, Slot},
+    ears::{Ears, Grant},
+    layout::{Place, Scheme},
+    preflight, renewal, text,
+};
+
+/// How long a process may grant itself locks without having the server compare its mark with its clock; and how often
+/// one of a process's grants is written down with its fence.
+const STAMP: Duration = Duration::from_millis(1);
+
+/// The longest time that a watch of a key is trusted, and for how many watchers.
+const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
+
+/// What an engine of this protocol was told.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) layout: Layout,
+    pub(crate) timeout: Duration,
+    pub(crate) replicas: Replicas,
+    pub(crate) eviction: Eviction,
+}
+
+/// The protocol over a driver.
+#[derive(Debug)]
+pub(crate) struct Protocol<D> {
+    pub(crate) driver: D,
+    pub(crate) scheme: Scheme,
+    pub(crate) terms: Terms,
+    pub(crate) ears: Arc<Ears>,
+    pub(crate) clock: Clock,
+    sessions: Mutex<HashMap<SessionId, Arc<Member>>>,
+    /// When the last stamped grant of a slot was asked for; outside of a cluster there is one.
+    stamped_ns: Box<[AtomicU64]>,
+    /// Whether the server was found fit.
+    pub(crate) examined: AtomicBool,
+    /// The most replicas that the master was seen with.
+    replicas_seen: AtomicU64,
+}
+
+/// A session of this process.
+#[derive(Debug)]
+struct Member {
+    opening: Arc<Opening>,
+    /// When its record was last written.
+    recorded_ns: AtomicU64,
+}
+
+impl<D: Driver> Protocol<D> {
+    pub(crate) fn new(driver: D, scheme: Scheme, terms: Terms, ears: Arc<Ears>) -> Self {
+        let slots = if driver.is_cluster() { usize::from(crate::net::slot::SLOTS) } else { 1 };
+        Self {
+            driver,
+            scheme,
+            terms,
+            ears,
+            clock: Clock::boot(),
+            sessions: Mutex::default(),
+            stamped_ns: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            examined: AtomicBool::new(false),
+            replicas_seen: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn profile(&self) -> Profile {
+        self.scheme.profile()
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Member>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the answer to a call for a claim of this ttl is waited for.
+    pub(crate) fn patience(&self, ttl: Duration) -> Duration {
+        self.terms.timeout.min(ttl / 3).max(Duration::from_millis(10))
+    }
+
+    pub(crate) async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
+        preflight::examine(self).await?;
+        let ttl = opening.ttl;
+        let member = Arc::new(Member { opening, recorded_ns: AtomicU64::new(0) });
+        self.record(&member).await?;
+        self.sessions().insert(member.opening.session, member);
+        Ok(ttl)
+    }
+
+    /// Writes down who is behind a session, for those who look. Never consulted for a grant.
+    async fn record(&self, member: &Member) -> Result<()> {
+        let opening = &member.opening;
+        let now = self.clock.now();
+        let place = self.scheme.session(opening.session);
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(&place.key).arg(opening.about.encode()).arg("PX").arg(text::millis(record_span(opening.ttl)));
+        self.driver.send(self.scheme.plainly(&place, cmd, self.patience(opening.ttl))).await?;
+        member.recorded_ns.store(now.ns(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes it down again if that was long ago. What comes of it does not matter to a claim.
+    async fn touch(&self, session: SessionId) {
+        let Some(member) = self.sessions().get(&session).cloned() else { return };
+        let recorded = member.recorded_ns.load(Ordering::Relaxed);
+        let age = Duration::from_nanos(self.clock.now().ns().saturating_sub(recorded));
+        if age >= record_span(member.opening.ttl) / 3 {
+            if let Err(error) = self.record(&member).await {
+                tracing::debug!(%error, "the record of a session was not written");
+            }
+        }
+    }
+
+    pub(crate) async fn close(&self, session: SessionId) -> Result<()> {
+        let member = self.sessions().remove(&session);
+        let ttl = member.map_or(self.terms.timeout * 3, |member| member.opening.ttl);
+        self.driver.forget(&session.to_string()).await;
+        let place = self.scheme.session(session);
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(&place.key);
+        self.driver.send(self.scheme.plainly(&place, cmd, self.patience(ttl))).await.map(drop)
+    }
+
+    /// Whether this grant is to be written down with its fence, and the mark to be compared with the server's clock.
+    /// Not for each: one call less is a tenth of what a lock costs the server.
+    fn stamp(&self, slot: Slot) -> bool {
+        let Some(last) = self.stamped_ns.get(usize::from(slot)).or(self.stamped_ns.first()) else { return true };
+        let now = self.clock.now().ns();
+        let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= STAMP.as_nanos() as u64;
+        if due {
+            last.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+
+    pub(crate) async fn claim(&self, claim: Arc<Claim>) -> Result<Standing> {
+        let place = self.scheme.place(&claim.name);
+        let text = text::encode(&claim)?;
+        let patience = self.patience(claim.ttl);
+        let answer = if claim.again {
+            let asked = self.driver.send(self.scheme.ask(&place, &claim, &text, patience)).await?;
+            Answer::read(&asked, &claim)?
+        } else {
+            self.enter(&claim, &place, &text, patience).await?
+        };
+        let standing = match answer {
+            Answer::Held { fence, left } => {
+                if self.terms.replicas != Replicas::None {
+                    self.replicate(&claim, &place, &text, patience).await?;
+                }
+                Standing::Held { fence: fence.filter(|_| claim.is_exclusive()), left }
+            }
+            Answer::Queued { ahead, sleep } => {
+                let wake = self.ears.place(claim.id, self.meaning(&claim));
+                Standing::Queued { ahead: Some(ahead), wake, sleep }
+            }
+            Answer::Watching { sleep } => self.watching(&place, sleep),
+            Answer::Refused => Standing::Refused,
+            Answer::Gone => {
+                self.ears.forget(claim.id);
+                Standing::Gone
+            }
+            Answer::Conflict(capacity) => return Err(claim.conflict(capacity)),
+        };
+        Ok(standing)
+    }
+
+    async fn enter(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<Answer> {
+        self.touch(claim.id.session).await;
+        let stamp = self.stamp(place.slot);
+        let line = claim.wait == Wait::Line && self.terms.layout == Layout::Native;
+        let wait = match claim.wait {
+            Wait::Line if !line => Wait::Watch,
+            wait => wait,
+        };
+        if line {
+            let channel = self.scheme.channel(place.slot, claim.id.session);
+            if !self.driver.is_listening(place.slot, &channel) {
+                // Most locks are free: what has to be set up to wait is set up by who has to wait.
+                let tried =
+                    self.driver.send(self.scheme.enter(place, claim, text, Wait::No, stamp, patience)).await?;
+                let answer = Answer::read(&tried, claim)?;
+                if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
+                    return Ok(answer);
+                }
+                self.driver.listen(place.slot, channel.into(), patience).await?;
+            }
+        }
+        let entered = self.driver.send(self.scheme.enter(place, claim, text, wait, stamp, patience)).await?;
+        Answer::read(&entered, claim)
+    }
+
+    /// What a pushed grant of the claim would mean.
+    fn meaning(&self, claim: &Claim) -> Grant {
+        match () {
+            () if self.terms.replicas != Replicas::None => Grant::Unproven,
+            () if claim.is_exclusive() => Grant::Exclusive,
+            () => Grant::Shared,
+        }
+    }
+
+    fn watching(&self, place: &Place, sleep: Duration) -> Standing {
+        let (wake, others) = self.ears.watch(place.key.as_bytes());
+        // Behind the push stands a poll, slower the more of us there are.
+        let crowd = u32::try_from(others).unwrap_or(u32::MAX) / WATCH.1 + 1;
+        let longest = WATCH.0.saturating_mul(crowd).mul_f64(0.5 + fastrand::f64() / 2.0);
+        Standing::Queued { ahead: None, wake, sleep: sleep.min(longest) }
+    }
+
+    /// Waits until enough replicas have the grant; else withdraws it.
+    async fn replicate(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<()> {
+        let needed = self.needed(place, patience).await?;
+        let mut cmd = redis::cmd("WAIT");
+        cmd.arg(needed).arg(text::millis(patience / 2));
+        let answer = self.driver.send(self.scheme.plainly(place, cmd, patience)).await;
+        let reached = match &answer {
+            Ok(Value::Int(reached)) => u64::try_from(*reached).unwrap_or(0),
+            _ => 0,
+        };
+        if answer.is_ok() && reached >= needed {
+            return Ok(());
+        }
+        self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "{} was granted, but {reached} of the {needed} replicas that replicas={} asks for had it in time; \
+                 it was withdrawn",
+                claim.name, self.terms.replicas
+            ),
+        ))
+    }
+
+    /// How many replicas the policy asks for.
+    async fn needed(&self, place: &Place, patience: Duration) -> Result<u64> {
+        let share = match self.terms.replicas {
+            Replicas::None => return Ok(0),
+            Replicas::Any => return Ok(1),
+            Replicas::Count(count) => return Ok(count.into()),
+            Replicas::Majority | Replicas::All => self.terms.replicas,
+        };
+        let role = self.driver.send(self.scheme.plainly(place, redis::cmd("ROLE"), patience)).await?;
+        let now = match &role {
+            Value::Array(parts) => match parts.get(2) {
+                Some(Value::Array(replicas)) => replicas.len() as u64,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        // One that has gone away still counts, or a master that was cut off from all of them would be content.
+        let all = self.replicas_seen.fetch_max(now, Ordering::Relaxed).max(now).max(1);
+        Ok(if share == Replicas::All { all } else { all.div_ceil(2) })
+    }
+
+    pub(crate) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
+        self.ears.forget(claim.id);
+        let place = self.scheme.place(&claim.name);
+        let text = text::encode(&claim)?;
+        let record = match &exit {
+            Exit::Own => None,
+            Exit::Broken(cause) => Some(text::encode_break(claim.id, self.clock.wall_us() / 1000, cause)),
+        };
+        let request = self.scheme.leave(&place, &text, record.as_deref(), self.patience(claim.ttl));
+        self.driver.send(request).await?;
+        if self.terms.layout == Layout::Plain {
+            // The key was not read when it was set, so nobody is told that it is gone.
+            self.ears.changed(place.key.as_bytes());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn renew(self: &Arc<Self>, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Result<Renewal> {
+        self.touch(session).await;
+        renewal::renew(self, claims).await
+    }
+}
+
+/// How long the record of a session is kept without a word from it.
+fn record_span(ttl: Duration) -> Duration {
+    (ttl * 2).max(Duration::from_secs(60))
+}
+
+/// What a script answered about one claim.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Held { fence: Option<Fence>, left: Option<Duration> },
+    Queued { ahead: u32, sleep: Duration },
+    Watching { sleep: Duration },
+    Refused,
+    Gone,
+    Conflict(u32),
+}
+
+impl Answer {
+    fn read(value: &Value, claim: &Claim) -> Result<Self> {
+        let fence = |number: i64| u64::try_from(number).ok().map(Fence::new);
+        let millis = |number: i64| u64::try_from(number).ok().map(Duration::from_millis);
+        let known = match value {
+            Value::Int(number) => fence(*number).map(|number| Self::Held { fence: Some(number), left: claim.lease }),
+            Value::Array(parts) => match parts.as_slice() {
+                [Value::BulkString(word), rest @ ..] => match (word.as_slice(), rest) {
+                    (b"h", [Value::Int(number), Value::Int(left)]) => {
+                        fence(*number).map(|number| Self::Held { fence: Some(number), left: millis(*left) })
+                    }
+                    (b"q", [Value::Int(ahead), Value::Int(sleep)]) => u32::try_from(*ahead)
+                        .ok()
+                        .map(|ahead| Self::Queued { ahead, sleep: millis(*sleep).unwrap_or_default() }),
+                    (b"w", [Value::Int(sleep)]) => {
+                        Some(Self::Watching { sleep: millis(*sleep).unwrap_or(Duration::MAX) })
+                    }
+                    (b"c", [Value::Int(capacity)]) => u32::try_from(*capacity).ok().map(Self::Conflict),
+                    (b"r", []) => Some(Self::Refused),
+                    (b"g", []) => Some(Self::Gone),
+                    _ => None,
+                },
+                _ => None,
+            },
+            _ => None,
+        };
+        known.ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, format!("{}: the server's answer is not understood", claim.name))
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Renewals: many claims, few calls, and none of them long.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bramah_core::{Claim, ClaimId, Error, ErrorKind, Renewal, Result};
+use redis::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    driver::{Driver, Slot},
+    layout::Place,
+    protocol::Protocol,
+    text,
+};
+
+/// How many claims one call renews: it takes well under a millisecond, and nobody else is served meanwhile.
+const CALL: usize = 100;
+/// How many calls are under way at once.
+const ABREAST: usize = 8;
+
+/// A claim on its way to be renewed.
+struct Item {
+    id: ClaimId,
+    place: Place,
+    text: String,
+}
+
+/// What one call can renew together: of one slot, and of one ttl or with leases of their own.
+type Kind = (Slot, Option<Duration>);
+
+pub(crate) async fn renew<D: Driver>(protocol: &Arc<Protocol<D>>, claims: Arc<[Arc<Claim>]>) -> Result<Renewal> {
+    let mut kinds: BTreeMap<Kind, Vec<Item>> = BTreeMap::new();
+    let mut shortest = Duration::MAX;
+    for claim in claims.iter() {
+        let (place, text) = (protocol.scheme.place(&claim.name), text::encode(claim)?);
+        shortest = shortest.min(claim.ttl);
+        let ttl = claim.lease.is_none().then_some(claim.ttl);
+        kinds.entry((place.slot, ttl)).or_default().push(Item { id: claim.id, place, text });
+    }
+    let patience = protocol.patience(shortest);
+    // Each on its own: a node that does not answer holds up no other.
+    let mut jobs = JoinSet::new();
+    for ((_, ttl), items) in kinds {
+        let protocol = protocol.clone();
+        jobs.spawn(async move { renew_kind(&protocol, ttl, items, patience).await });
+    }
+    let mut renewal = Renewal::default();
+    while let Some(done) = jobs.join_next().await {
+        // What was not answered must not be taken for confirmed.
+        let (gone, unknown) = done.map_err(|error| {
+            Error::caused(ErrorKind::Unavailable, "a renewal stopped half-way".to_owned(), error)
+        })?;
+        renewal.gone.extend(gone);
+        renewal.unknown.extend(unknown);
+    }
+    Ok(renewal)
+}
+
+/// Those that are gone, and those that could not be asked.
+async fn renew_kind<D: Driver>(
+    protocol: &Protocol<D>,
+    ttl: Option<Duration>,
+    items: Vec<Item>,
+    patience: Duration,
+) -> (Vec<ClaimId>, Vec<ClaimId>) {
+    let (mut gone, mut unknown) = (Vec::new(), Vec::new());
+    for window in items.chunks(CALL * ABREAST) {
+        let calls = window.chunks(CALL);
+        let requests = calls.clone().map(|call| {
+            let pairs = call.iter().map(|item| (&item.place, item.text.as_str()));
+            protocol.scheme.renew(pairs, ttl, patience)
+        });
+        let answers = protocol.driver.send_all(requests.collect()).await;
+        for (index, call) in calls.enumerate() {
+            let states = match answers.get(index) {
+                Some(Ok(Value::Array(states))) if states.len() == call.len() => states,
+                other => {
+                    if let Some(Err(error)) = other {
+                        tracing::debug!(%error, "claims were not renewed this time");
+                    }
+                    unknown.extend(call.iter().map(|item| item.id));
+                    continue;
+                }
+            };
+            for (item, state) in call.iter().zip(states) {
+                match state {
+                    Value::Int(0) => {
+                        gone.push(item.id);
+                        protocol.ears.prod(item.id);
+                    }
+                    // A grant whose push was lost.
+                    Value::Int(1) => protocol.ears.prod(item.id),
+                    Value::Int(2) => {}
+                    _ => unknown.push(item.id),
+                }
+            }
+        }
+    }
+    (gone, unknown)
+}

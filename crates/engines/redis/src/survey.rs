@@ -1,0 +1,335 @@
+//! What is in the store: every lock, its holders, and those who wait.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use bramah_core::{
+    About, Broken, Claim, ClaimId, Error, ErrorKind, Fence, Health, LineView, Look, Name, PlaceState, PlaceView,
+    Result, Scope, SessionId, Survey, Wait, Wake,
+};
+use redis::Value;
+
+use crate::{
+    config::Layout,
+    driver::{Driver, Node, Request, Slot},
+    layout::Place,
+    protocol::Protocol,
+    text,
+};
+
+/// How many keys one call shows.
+const CALL: usize = 50;
+/// How many keys a step of a scan looks at.
+const STEP: usize = 1000;
+/// How long a survey trusts its wake: the time of a holder in a line runs out without a sound.
+const SLEEP: Duration = Duration::from_secs(1);
+/// Where the scores of those who wait begin, in microseconds.
+const WAITING: u64 = 4_000_000_000_000_000;
+
+pub(crate) async fn survey<D: Driver>(protocol: &Protocol<D>, scope: &Scope, look: Look) -> Result<Survey> {
+    let patience = protocol.terms.timeout;
+    let scheme = &protocol.scheme;
+    let wake = match look {
+        Look::Once | Look::Glance => Wake::never(),
+        Look::Watching => {
+            let prefix = match scope {
+                Scope::Exact(name) => scheme.place(name).key,
+                Scope::Under(name) => scheme.keys_under(Some(name)),
+                Scope::All => scheme.keys_under(None),
+            };
+            protocol.driver.watch(prefix.into_bytes(), patience).await?
+        }
+    };
+    let named = match scope {
+        Scope::Exact(name) => vec![(name.clone(), scheme.place(name))],
+        Scope::Under(_) | Scope::All => scan(protocol, scope).await?,
+    };
+    let mut survey = Survey { lines: Vec::new(), unreadable: Vec::new(), wake, sleep: SLEEP };
+    let mut by_slot: HashMap<Slot, Vec<(Name, Place)>> = HashMap::new();
+    for (name, place) in named {
+        by_slot.entry(place.slot).or_default().push((name, place));
+    }
+    for group in by_slot.into_values() {
+        for group in group.chunks(CALL) {
+            let places: Vec<Place> = group.iter().map(|(_, place)| place.clone()).collect();
+            let shown = protocol.driver.send(scheme.look(&places, patience)).await?;
+            for (name, seen) in group.iter().map(|(name, _)| name).zip(read(&shown)?) {
+                let is_named = matches!(scope, Scope::Exact(_));
+                match seen.view(name, protocol.terms.layout, is_named) {
+                    Ok(view) => survey.lines.extend(view),
+                    Err(error) if is_named => return Err(error),
+                    Err(error) => survey.unreadable.push(error),
+                }
+            }
+        }
+    }
+    survey.lines.sort_by(|a, b| a.name.cmp(&b.name));
+    introduce(protocol, &mut survey.lines).await?;
+    Ok(survey)
+}
+
+/// The names in scope that there are keys for.
+async fn scan<D: Driver>(protocol: &Protocol<D>, scope: &Scope) -> Result<Vec<(Name, Place)>> {
+    let (scheme, patience) = (&protocol.scheme, protocol.terms.timeout);
+    let under = match scope {
+        Scope::Under(name) | Scope::Exact(name) => Some(name),
+        Scope::All => None,
+    };
+    let pattern = format!("{}*", glob(&scheme.keys_under(under)));
+    let mut found: HashMap<Name, Place> = HashMap::new();
+    for node in protocol.driver.nodes(patience).await? {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut cmd = redis::cmd("SCAN");
+            cmd.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
+            let (next, keys) = step(&protocol.driver.ask(&node, cmd, patience).await?, &node)?;
+            for key in keys {
+                let bare = if protocol.terms.layout == Layout::Native { key.strip_suffix(":b").unwrap_or(&key) } else { &key };
+                if let Some(name) = scheme.name_at(bare).filter(|name| scope.covers(name)) {
+                    let place = scheme.place(&name);
+                    found.entry(name).or_insert(place);
+                }
+            }
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// One answer of SCAN.
+fn step(answer: &Value, node: &Node) -> Result<(String, Vec<String>)> {
+    if let Value::Array(parts) = answer
+        && let [cursor, Value::Array(keys)] = parts.as_slice()
+        && let Some(cursor) = string(cursor)
+    {
+        return Ok((cursor, keys.iter().filter_map(string).collect()));
+    }
+    Err(Error::new(ErrorKind::Corrupt, format!("{}: an answer to SCAN is not understood", node.0)))
+}
+
+/// A text as a pattern that matches itself only.
+fn glob(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') { vec!['\\', c] } else { vec![c] })
+        .collect()
+}
+
+fn string(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// One key as it is stored.
+struct Seen<'a> {
+    now_ms: u64,
+    kind: String,
+    content: &'a Value,
+    left_ms: Option<u64>,
+    record: Option<String>,
+}
+
+fn read(shown: &Value) -> Result<Vec<Seen<'_>>> {
+    let wrong = || Error::new(ErrorKind::Corrupt, "the server's answer to a look is not understood");
+    let Value::Array(parts) = shown else { return Err(wrong()) };
+    let [Value::Int(now), keys @ ..] = parts.as_slice() else { return Err(wrong()) };
+    let now_ms = u64::try_from(*now).map_err(|_| wrong())?;
+    keys.iter()
+        .map(|key| match key {
+            Value::Array(fields) => match fields.as_slice() {
+                [kind, content, Value::Int(left), record] => Ok(Seen {
+                    now_ms,
+                    kind: string(kind).ok_or_else(wrong)?,
+                    content,
+                    left_ms: u64::try_from(*left).ok(),
+                    record: string(record),
+                }),
+                _ => Err(wrong()),
+            },
+            _ => Err(wrong()),
+        })
+        .collect()
+}
+
+impl Seen<'_> {
+    /// The line that is stored there; `None` where there is none.
+    fn view(&self, name: &Name, layout: Layout, is_named: bool) -> Result<Option<LineView>> {
+        let places = match (self.kind.as_str(), layout) {
+            ("none", _) => Vec::new(),
+            ("string", Layout::Native) => vec![self.lean(name)?],
+            ("string", Layout::Plain) => self.plain(name, is_named).into_iter().collect(),
+            ("zset", Layout::Native) => self.line(name)?,
+            // Any data may lie beside plain locks.
+            (_, Layout::Plain) if !is_named => Vec::new(),
+            (kind, _) => return Err(foreign(name, &format!("it is a {kind}"))),
+        };
+        let broken = self.record.as_deref().and_then(text::decode_break).map(|(id, at_ms, cause)| Broken {
+            id,
+            cause,
+            ago: Duration::from_millis(self.now_ms.saturating_sub(at_ms)),
+        });
+        if places.is_empty() && broken.is_none() {
+            return Ok(None);
+        }
+        let capacity = places.first().map_or(1, |place| place.claim.capacity);
+        Ok(Some(LineView { name: name.clone(), capacity, places, broken }))
+    }
+
+    fn lean(&self, name: &Name) -> Result<PlaceView> {
+        let text = string(self.content).ok_or_else(|| foreign(name, "its value is not text"))?;
+        let found = text::decode(name, &text).ok_or_else(|| foreign(name, "its value is not a claim"))?;
+        let left = self.left_ms.map(Duration::from_millis);
+        Ok(self.held(found.claim, found.fence, left))
+    }
+
+    /// A plain lock of ours, or of anyone's. Of what is not asked for by name only what expires is taken for a lock.
+    fn plain(&self, name: &Name, is_named: bool) -> Option<PlaceView> {
+        let left = self.left_ms.map(Duration::from_millis);
+        let Value::BulkString(bytes) = self.content else { return None };
+        if let Some(found) = std::str::from_utf8(bytes).ok().and_then(|text| text::decode(name, text)) {
+            return Some(self.held(found.claim, found.fence, left));
+        }
+        (is_named || left.is_some()).then(|| {
+            let claim = strange(name, bytes, left.unwrap_or_default());
+            let (age, state) = (Duration::ZERO, PlaceState::Held { fence: None, since: Duration::ZERO });
+            PlaceView { claim: Arc::new(claim), about: None, state, age, left, health: Health::Unknown }
+        })
+    }
+
+    fn held(&self, claim: Claim, fence: Option<Fence>, left: Option<Duration>) -> PlaceView {
+        // A fence is the time of its grant; where there is none the last renewal tells as much as is known.
+        let since = match (fence, left) {
+            (Some(fence), _) => Duration::from_millis(self.now_ms.saturating_sub(fence.get() / 1000)),
+            (None, Some(left)) => claim.lease.unwrap_or(claim.ttl).saturating_sub(left),
+            (None, None) => Duration::ZERO,
+        };
+        let state = PlaceState::Held { fence: fence.filter(|_| claim.is_exclusive()), since };
+        PlaceView { claim: Arc::new(claim), about: None, state, age: since, left, health: Health::Unknown }
+    }
+
+    fn line(&self, name: &Name) -> Result<Vec<PlaceView>> {
+        let wrong = || foreign(name, "it is a sorted set, and no line");
+        let Value::Array(members) = self.content else { return Err(wrong()) };
+        let (mut claims, mut known) = (Vec::new(), HashMap::new());
+        for (member, score) in pairs(members).ok_or_else(wrong)? {
+            if member.starts_with(|c: char| c.is_ascii_uppercase()) {
+                known.insert(member, score);
+            } else {
+                let found = text::decode(name, &member).ok_or_else(wrong)?;
+                claims.push((found.claim, member, score));
+            }
+        }
+        let about = |letter: char, member: &str| known.get(&format!("{letter}{member}")).copied();
+        let millis = |at: f64| Duration::from_millis(at.max(0.0) as u64);
+        let now = self.now_ms as f64;
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for (claim, member, score) in claims {
+            if score < 0.0 {
+                let fence = about('F', &member).map(|fence| Fence::new(fence as u64));
+                let left = millis(-score - now);
+                if !left.is_zero() {
+                    held.push(self.held(claim, fence, Some(left)));
+                }
+            } else {
+                let entered = (score - WAITING as f64) / 1000.0;
+                let until = about('X', &member).unwrap_or(entered + text::millis(claim.kept()) as f64);
+                let left = millis(until - now);
+                if !left.is_zero() {
+                    let (claim, state) = (Arc::new(claim), PlaceState::Waiting);
+                    let age = millis(now - entered);
+                    waiting.push(PlaceView { claim, about: None, state, age, left: Some(left), health: Health::Unknown });
+                }
+            }
+        }
+        // By expiry in the store; by grant for people.
+        held.sort_by_key(|place| std::cmp::Reverse(place.age));
+        held.extend(waiting);
+        Ok(held)
+    }
+}
+
+/// Members and scores: pairs in RESP3, one after the other in RESP2 and from scripts.
+fn pairs(members: &[Value]) -> Option<Vec<(String, f64)>> {
+    let number = |value: &Value| match value {
+        Value::Double(score) => Some(*score),
+        Value::Int(score) => Some(*score as f64),
+        value => string(value)?.parse().ok(),
+    };
+    members
+        .chunks(2)
+        .map(|pair| match pair {
+            [member, score] => Some((string(member)?, number(score)?)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The lock of a client that is not ours, named by the hash of its value.
+fn strange(name: &Name, value: &[u8], ttl: Duration) -> Claim {
+    let mut note = String::from_utf8_lossy(value).into_owned();
+    if note.chars().count() > 64 {
+        note = note.chars().take(63).chain(['…']).collect();
+    }
+    Claim {
+        id: ClaimId { session: strange_session(value), seq: 0 },
+        name: name.clone(),
+        capacity: 1,
+        weight: 1,
+        wait: Wait::No,
+        again: true,
+        floor: None,
+        ttl,
+        lease: None,
+        note: format!("another client's: {note}").into(),
+    }
+}
+
+/// The first half and more of the value's SHA-1, as the script that sets it free computes it.
+fn strange_session(value: &[u8]) -> SessionId {
+    let hash = crate::script::sha1_hex(value);
+    hash.get(..32).and_then(|half| half.parse().ok()).unwrap_or(SessionId::from_bits(0))
+}
+
+fn foreign(name: &Name, why: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("{name}: what is stored under its key is not a lock of this layout: {why}; remove it or use another prefix"),
+    )
+}
+
+/// Says who is behind each claim, as far as sessions have said it.
+async fn introduce<D: Driver>(protocol: &Protocol<D>, lines: &mut [LineView]) -> Result<()> {
+    let mut known: HashMap<SessionId, Option<Arc<About>>> = HashMap::new();
+    for place in lines.iter().flat_map(|line| &line.places) {
+        known.entry(place.claim.id.session).or_default();
+    }
+    let mut by_slot: HashMap<Slot, Vec<SessionId>> = HashMap::new();
+    for &session in known.keys() {
+        by_slot.entry(protocol.scheme.session(session).slot).or_default().push(session);
+    }
+    for (slot, sessions) in by_slot {
+        for sessions in sessions.chunks(STEP) {
+            let requests: Vec<Request> = sessions
+                .iter()
+                .map(|&session| {
+                    let place = protocol.scheme.session(session);
+                    let mut cmd = redis::cmd("GET");
+                    cmd.arg(&place.key);
+                    protocol.scheme.plainly(&Place { slot, ..place }, cmd, protocol.terms.timeout)
+                })
+                .collect();
+            for (session, answer) in sessions.iter().zip(protocol.driver.send_all(requests).await) {
+                let about = answer.ok().as_ref().and_then(string).and_then(|text| About::decode(&text).ok());
+                known.insert(*session, about.map(Arc::new));
+            }
+        }
+    }
+    for place in lines.iter_mut().flat_map(|line| &mut line.places) {
+        place.about = known.get(&place.claim.id.session).cloned().flatten();
+    }
+    Ok(())
+}
