@@ -3,7 +3,9 @@
 
 mod config;
 mod driver;
+mod error;
 mod net;
 mod script;
+mod url;
 
 pub use config::{Address, Config, Eviction, Layout, Replicas, Secret, Tls, Topology};

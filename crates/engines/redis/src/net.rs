@@ -1,1 +1,226 @@
 //! The driver over real servers.
+//!
+//! A [`Network`] knows by its [route](route) which node has a slot. A node has [links](link), each a place for one
+//! connection, which is [dialled](dial) when somebody needs it and watched over by its [wire](wire) until it ends.
+//! [`carry`] sends, and sends again what was [provably](verdict) not carried out.
+
+mod carry;
+mod dial;
+mod link;
+mod route;
+mod sentinel;
+pub(crate) mod slot;
+mod tls;
+mod trace;
+mod verdict;
+mod watch;
+mod wire;
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bramah_core::{Clock, Error, ErrorKind, Result, Wake};
+use redis::{Cmd, Value};
+
+use self::{
+    carry::{Item, Load, To},
+    dial::Dialer,
+    link::{Hub, Place},
+    route::{Route, Site},
+    trace::Trace,
+};
+use crate::{
+    config::{Config, Topology},
+    driver::{Driver, Ear, Lane, Node, Request, Slot},
+};
+
+/// How long the farewell to a channel may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Connections to the servers of one configuration.
+pub(crate) struct Network {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    hub: Arc<Hub>,
+    route: Route,
+}
+
+impl Network {
+    /// Connections that are made when they are needed. Files that the configuration names are looked at.
+    pub(crate) fn new(config: &Config, ear: Weak<dyn Ear>) -> Result<Self> {
+        config.check()?;
+        let dialer = Dialer::to_data(config);
+        dialer.check()?;
+        let hub = Arc::new(Hub { dialer, ear, clock: Clock::boot() });
+        let route = match &config.topology {
+            Topology::Single(address) => {
+                let place = Place::Fixed(address.clone());
+                Route::One(Site::new(&hub, &place, address.to_string().into(), config.connections))
+            }
+            Topology::Sentinel { .. } | Topology::Cluster(_) => {
+                return Err(Error::new(ErrorKind::Unsupported, "only one node is supported yet"));
+            }
+        };
+        Ok(Self { shared: Arc::new(Shared { hub, route }) })
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").field("is_cluster", &self.shared.route.is_cluster()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    async fn one(&self, to: To, lane: Lane, item: Item<'_>, patience: Duration) -> Result<Value> {
+        let mut trace = Trace::default();
+        let mut load = Load { to, lane, items: vec![item] };
+        match tokio::time::timeout(patience, load.carry(&self.route, &mut trace)).await {
+            Ok(Ok(())) => load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered())),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(trace.give_up(patience)),
+        }
+    }
+
+    async fn all(&self, requests: &[Request]) -> Vec<Result<Value>> {
+        let (Some(first), Some(patience)) = (requests.first(), requests.iter().map(|r| r.patience).min())
+        else {
+            return Vec::new();
+        };
+        let mut trace = Trace::default();
+        let items = requests.iter().map(Item::new).collect();
+        let mut load = Load { to: To::Slot(first.slot), lane: first.lane, items };
+        let rest = match tokio::time::timeout(patience, load.carry(&self.route, &mut trace)).await {
+            Ok(Ok(())) => unanswered(),
+            Ok(Err(error)) => error,
+            Err(_) => trace.give_up(patience),
+        };
+        load.items.into_iter().map(|item| item.answer.unwrap_or_else(|| Err(rest.clone()))).collect()
+    }
+
+    async fn forget(&self, suffix: &str) {
+        for site in self.route.known_sites() {
+            for live in site.calls().iter().filter_map(|link| link.now()) {
+                if self.route.is_cluster() {
+                    live.wire.ignore(suffix);
+                    continue;
+                }
+                let channels = live.wire.leave(suffix);
+                if channels.is_empty() {
+                    continue;
+                }
+                let mut farewell = redis::Pipeline::with_capacity(channels.len());
+                for channel in &channels {
+                    farewell.cmd("UNSUBSCRIBE").arg(&**channel);
+                }
+                let mut connection = live.connection;
+                let sent = connection.send_packed_commands(&farewell, 0, channels.len());
+                let _ = tokio::time::timeout(FAREWELL, sent).await;
+            }
+        }
+    }
+}
+
+impl Driver for Network {
+    fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            shared.one(To::Slot(request.slot), request.lane, Item::new(&request), request.patience).await
+        }
+    }
+
+    fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.all(&requests).await }
+    }
+
+    fn is_listening(&self, slot: Slot, channel: &str) -> bool {
+        self.shared.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+    }
+
+    fn listen(
+        &self,
+        slot: Slot,
+        channel: Arc<str>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let verb = if shared.route.is_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
+            let mut cmd = redis::cmd(verb);
+            cmd.arg(&*channel);
+            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await.map(drop)
+        }
+    }
+
+    fn forget(&self, suffix: &str) -> impl Future<Output = ()> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        let suffix = suffix.to_owned();
+        async move { shared.forget(&suffix).await }
+    }
+
+    fn nodes(&self, patience: Duration) -> impl Future<Output = Result<Vec<Node>>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let sites = shared.sites(patience).await?;
+            Ok(sites.iter().map(|site| site.node().clone()).collect())
+        }
+    }
+
+    fn ask(
+        &self,
+        node: &Node,
+        cmd: Cmd,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Value>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        let node = node.clone();
+        async move {
+            let site = shared.route.known_sites().into_iter().find(|site| *site.node() == node).ok_or_else(
+                || {
+                    Error::new(
+                        ErrorKind::Unavailable,
+                        format!("redis at {} is not one of the nodes any more", node.0),
+                    )
+                },
+            )?;
+            shared.one(To::Site(site), Lane::Calls, Item::bare(&cmd), patience).await
+        }
+    }
+
+    fn watch(
+        &self,
+        prefix: Vec<u8>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Wake>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let sites = shared.sites(patience).await?;
+            watch::over(&shared.hub, &sites, &prefix, patience).await
+        }
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.shared.route.is_cluster()
+    }
+}
+
+impl Shared {
+    async fn sites(&self, patience: Duration) -> Result<Vec<Arc<Site>>> {
+        let mut trace = Trace::default();
+        match tokio::time::timeout(patience, self.route.sites(&mut trace)).await {
+            Ok(sites) => sites,
+            Err(_) => Err(trace.give_up(patience)),
+        }
+    }
+}
+
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable, "redis left a request without an answer; try again")
+}

@@ -1,0 +1,329 @@
+//! Carries requests to a server and its answers back, and sends again what was not carried out.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Error, ErrorKind, Result};
+use redis::{Cmd, Pipeline, RedisError, Value};
+
+use super::{
+    link::Live,
+    route::{Route, Site},
+    trace::Trace,
+    verdict::Verdict,
+};
+use crate::{
+    driver::{Lane, Request, Slot},
+    error,
+    script::Script,
+};
+
+/// How long to wait before a server is asked again that said "not now".
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(160));
+
+/// To whom.
+#[derive(Clone)]
+pub(super) enum To {
+    /// To the node that has this slot.
+    Slot(Slot),
+    /// To this node.
+    Site(Arc<Site>),
+}
+
+/// Requests that go together, and what became of them so far.
+pub(super) struct Load<'a> {
+    pub(super) to: To,
+    pub(super) lane: Lane,
+    pub(super) items: Vec<Item<'a>>,
+}
+
+/// One request of a load.
+pub(super) struct Item<'a> {
+    cmd: &'a Cmd,
+    script: Option<&'a Arc<Script>>,
+    track: bool,
+    /// Its answer is a push: it subscribes.
+    subscribes: bool,
+    /// To be asked there, and told that we were sent.
+    ask: Option<Arc<Site>>,
+    /// The script goes along.
+    load: bool,
+    pub(super) answer: Option<Result<Value>>,
+}
+
+impl<'a> Item<'a> {
+    pub(super) fn new(request: &'a Request) -> Self {
+        Self { script: request.script.as_ref(), track: request.track, ..Self::bare(&request.cmd) }
+    }
+
+    /// A command without script and keys.
+    pub(super) fn bare(cmd: &'a Cmd) -> Self {
+        Self { cmd, script: None, track: false, subscribes: false, ask: None, load: false, answer: None }
+    }
+
+    pub(super) fn subscribing(cmd: &'a Cmd) -> Self {
+        Self { subscribes: true, ..Self::bare(cmd) }
+    }
+
+    fn is_bare(&self) -> bool {
+        !self.track && !self.load && self.ask.is_none()
+    }
+}
+
+impl Load<'_> {
+    /// Carries everything that has no answer yet. An error is that of all the rest.
+    pub(super) async fn carry(&mut self, route: &Route, trace: &mut Trace) -> Result<()> {
+        let mut pause = PAUSE.0;
+        loop {
+            let Some(first) = self.items.iter().find(|item| item.answer.is_none()) else { return Ok(()) };
+            let ask = first.ask.clone();
+            let site = match (&ask, &self.to) {
+                (Some(site), _) | (None, To::Site(site)) => Arc::clone(site),
+                (None, To::Slot(slot)) => match route.known(*slot) {
+                    Some(site) => site,
+                    None => route.site(*slot, trace).await?,
+                },
+            };
+            let slot = if let To::Slot(slot) = self.to { slot } else { 0 };
+            let live = match site.link(self.lane, slot).live().await {
+                Ok(live) => live,
+                Err(trouble) if !trouble.error.kind().is_transient() => return Err(trouble.error),
+                Err(trouble) => {
+                    route.doubt(&trouble.error);
+                    // What was to be asked there is asked at home again.
+                    self.items.iter_mut().for_each(|item| item.ask = None);
+                    trace.last = Some(trouble.error);
+                    tokio::time::sleep(trouble.pause).await;
+                    continue;
+                }
+            };
+            if !self.exchange(&live, ask.as_ref(), trace).await? {
+                continue;
+            }
+            if self.judge(route, slot, &live, trace)? {
+                // Half of it at random, so that many do not come back as one.
+                tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                pause = (pause * 2).min(PAUSE.1);
+            }
+        }
+    }
+
+    /// One exchange over one connection. Raw answers are left in the items. False: nothing was sent.
+    async fn exchange(&mut self, live: &Live, ask: Option<&Arc<Site>>, trace: &mut Trace) -> Result<bool> {
+        let same = |item: &Item<'_>| match (&item.ask, ask) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        let mut items: Vec<_> =
+            self.items.iter_mut().filter(|item| item.answer.is_none() && same(item)).collect();
+        if items.iter().any(|item| item.track) {
+            arm(live, trace).await?;
+        }
+        let mut connection = live.connection.clone();
+        let writes = live.wire.writes();
+        trace.awaited = Some(Arc::clone(&live.wire));
+        let answers = match &mut *items {
+            [item] if item.is_bare() => {
+                connection.send_packed_command(item.cmd).await.map(|value| vec![value])
+            }
+            _ => {
+                let pipeline = pipeline(&items);
+                let count = pipeline.len();
+                connection.send_packed_commands(&pipeline, 0, count).await
+            }
+        };
+        trace.awaited = None;
+        let answers = match believe(answers, live, writes) {
+            Ok(Some(answers)) => answers,
+            Ok(None) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut answers = answers.into_iter();
+        for item in items {
+            let mut refusal = None;
+            for _ in 0..item.preludes() {
+                if let Some(Value::ServerError(error)) = answers.next() {
+                    refusal.get_or_insert(error);
+                }
+            }
+            let Some(answer) = answers.next() else {
+                live.wire.poison();
+                return Err(disorder(live));
+            };
+            if matches!(answer, Value::Push { .. }) != item.subscribes
+                && !matches!(answer, Value::ServerError(_))
+            {
+                live.wire.poison();
+                return Err(disorder(live));
+            }
+            item.answer = Some(Ok(match (answer, refusal) {
+                // What came before it was refused, and that is why.
+                (Value::ServerError(error), Some(refusal)) if error.code() == "NOSCRIPT" => {
+                    Value::ServerError(refusal)
+                }
+                (answer, _) => answer,
+            }));
+            item.ask = None;
+            item.load = false;
+        }
+        Ok(true)
+    }
+
+    /// Turns raw answers into final ones, or takes them back to be asked again. Whether to wait before that.
+    fn judge(&mut self, route: &Route, slot: Slot, live: &Live, trace: &mut Trace) -> Result<bool> {
+        let mut wait = false;
+        for item in &mut self.items {
+            let value = match item.answer.take() {
+                Some(Ok(value @ Value::ServerError(_))) => value,
+                settled => {
+                    item.answer = settled;
+                    continue;
+                }
+            };
+            let address = live.wire.address();
+            match Verdict::of(value, address) {
+                Verdict::Done(answer) => item.answer = Some(answer),
+                Verdict::Unknown(error) => {
+                    if item.script.is_none() {
+                        item.answer = Some(Err(error));
+                        continue;
+                    }
+                    item.load = true;
+                    // The first time at once: loading helps. Not every time.
+                    wait |= trace.last.is_some();
+                    trace.last = Some(error);
+                }
+                Verdict::Moved(to, error) => {
+                    let followed = match self.to {
+                        To::Slot(_) => route.moved(slot, &to, address).is_some(),
+                        To::Site(_) => false,
+                    };
+                    if !followed {
+                        item.answer = Some(Err(foreign(route, error, address)));
+                        continue;
+                    }
+                    wait |= trace.last.is_some();
+                    trace.last = Some(error);
+                }
+                Verdict::Ask(to, error) => {
+                    // ASKING and CLIENT CACHING undo each other: what has to be tracked waits for the slot to arrive.
+                    if item.track {
+                        wait = true;
+                    } else {
+                        item.ask = route.elsewhere(&to, address);
+                        if item.ask.is_none() {
+                            item.answer = Some(Err(foreign(route, error, address)));
+                            continue;
+                        }
+                    }
+                    trace.last = Some(error);
+                }
+                Verdict::Later(error) => {
+                    wait = true;
+                    trace.last = Some(error);
+                }
+                Verdict::Doubt(error) => {
+                    wait = true;
+                    route.doubt(&error);
+                    trace.last = Some(error);
+                }
+                Verdict::Replica(error) => {
+                    wait = true;
+                    route.doubt(&error);
+                    live.wire.fall();
+                    trace.last = Some(error);
+                }
+            }
+        }
+        Ok(wait)
+    }
+}
+
+impl Item<'_> {
+    /// How many commands go before it.
+    fn preludes(&self) -> usize {
+        usize::from(self.load && self.script.is_some())
+            + usize::from(self.ask.is_some())
+            + usize::from(self.track && self.ask.is_none())
+    }
+}
+
+fn pipeline(items: &[&mut Item<'_>]) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(items.len() * 2);
+    for item in items {
+        if let (true, Some(script)) = (item.load, item.script) {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.code());
+        }
+        if item.ask.is_some() {
+            pipeline.cmd("ASKING");
+        } else if item.track {
+            pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+        }
+        pipeline.add_command(item.cmd.clone());
+    }
+    pipeline
+}
+
+/// Has the connection tell of keys that it is asked to watch. Once; apart from any request, so that a refusal is known
+/// before something is done.
+async fn arm(live: &Live, trace: &mut Trace) -> Result<()> {
+    if live.wire.tracks() {
+        return Ok(());
+    }
+    let mut pipeline = Pipeline::with_capacity(3);
+    pipeline.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN");
+    pipeline.cmd("CLIENT").arg("CACHING").arg("YES");
+    // So that nobody else's command is the one that is tracked.
+    pipeline.cmd("PING");
+    let mut connection = live.connection.clone();
+    let writes = live.wire.writes();
+    trace.awaited = Some(Arc::clone(&live.wire));
+    let answers = connection.send_packed_commands(&pipeline, 0, 3).await;
+    trace.awaited = None;
+    // Not sent is as good as ended here: the request itself finds out.
+    let Some(answers) = believe(answers, live, writes)? else { return Ok(()) };
+    for answer in answers {
+        if let Value::ServerError(error) = answer {
+            return Err(error::from_server(&error, live.wire.address()));
+        }
+    }
+    live.wire.set_tracks();
+    Ok(())
+}
+
+/// Answers that count; none if the connection had ended before anything of this was written.
+fn believe(answers: Result<Vec<Value>, RedisError>, live: &Live, writes: u64) -> Result<Option<Vec<Value>>> {
+    match answers {
+        Ok(_) if live.wire.is_poisoned() => Err(disorder(live)),
+        Ok(answers) => Ok(Some(answers)),
+        Err(error) => {
+            live.wire.fall();
+            if live.wire.writes() == writes {
+                Ok(None)
+            } else {
+                Err(error::from_break(&error, live.wire.address()))
+            }
+        }
+    }
+}
+
+fn disorder(live: &Live) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!(
+            "the connection to redis at {} was given up before the answer could be trusted; try again",
+            live.wire.address()
+        ),
+    )
+}
+
+fn foreign(route: &Route, error: Error, address: &str) -> Error {
+    if route.is_cluster() {
+        return error;
+    }
+    Error::caused(
+        ErrorKind::Invalid,
+        format!("redis at {address} is a node of a cluster; use redis+cluster:// (or rediss+cluster://)"),
+        error,
+    )
+}

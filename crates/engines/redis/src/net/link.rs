@@ -1,0 +1,257 @@
+//! A place for one connection: made when it is needed, by one of those who need it.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use bramah_core::{Clock, Error, ErrorKind, Moment, Result};
+use redis::aio::MultiplexedConnection;
+use tokio::sync::oneshot;
+
+use super::{
+    dial::Dialer,
+    sentinel::Sentinels,
+    wire::{Tap, Wire},
+};
+use crate::{config::Address, driver::Ear};
+
+/// The shortest and the longest time between two attempts to connect.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// What all links of a network share.
+pub(super) struct Hub {
+    pub(super) dialer: Dialer,
+    pub(super) ear: Weak<dyn Ear>,
+    pub(super) clock: Clock,
+}
+
+/// Where a link leads.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// To this server.
+    Fixed(Address),
+    /// To whichever server the sentinels call the master.
+    Service(Arc<Sentinels>),
+}
+
+impl Place {
+    /// The server that it leads to now.
+    pub(super) async fn address(&self) -> Result<Address> {
+        match self {
+            Self::Fixed(address) => Ok(address.clone()),
+            Self::Service(sentinels) => sentinels.master().await,
+        }
+    }
+}
+
+/// A connection that may be used, for one request.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) wire: Arc<Wire>,
+}
+
+/// Why there is no connection now.
+pub(super) struct Trouble {
+    pub(super) error: Error,
+    /// How long not to try again.
+    pub(super) pause: Duration,
+}
+
+/// One connection slot.
+pub(super) struct Link {
+    hub: Arc<Hub>,
+    place: Place,
+    state: Mutex<State>,
+}
+
+enum State {
+    Down { failures: u32, until: Moment, error: Option<Error> },
+    Dialing { failures: u32, since: Moment, number: u64, waiters: Vec<oneshot::Sender<Result<Live>>> },
+    Up(Live),
+}
+
+enum Step {
+    Ready(Live),
+    Wait(oneshot::Receiver<Result<Live>>),
+    Pause(Trouble),
+}
+
+impl Link {
+    pub(super) fn new(hub: Arc<Hub>, place: Place) -> Arc<Self> {
+        let state = State::Down { failures: 0, until: Moment::from_ns(0), error: None };
+        Arc::new(Self { hub, place, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection, if there is one now.
+    pub(super) fn now(&self) -> Option<Live> {
+        match &*self.state() {
+            State::Up(live) => Some(live.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether messages to `channel` arrive on the connection that there is now.
+    pub(super) fn hears(&self, channel: &str) -> bool {
+        match &*self.state() {
+            State::Up(live) => live.wire.hears(channel),
+            _ => false,
+        }
+    }
+
+    /// The connection; if there is none, one attempt to make it, on this runtime, shared with everybody who asks.
+    pub(super) async fn live(self: &Arc<Self>) -> Result<Live, Trouble> {
+        loop {
+            match self.step() {
+                Step::Ready(live) => return Ok(live),
+                Step::Pause(trouble) => return Err(trouble),
+                Step::Wait(outcome) => match outcome.await {
+                    Ok(Ok(live)) => return Ok(live),
+                    Ok(Err(error)) => return Err(Trouble { error, pause: Duration::ZERO }),
+                    // The runtime that dialled is gone. Ours is not.
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+
+    fn step(self: &Arc<Self>) -> Step {
+        let mut state = self.state();
+        let failures = match &mut *state {
+            State::Up(live) => return Step::Ready(live.clone()),
+            State::Down { failures, until, error } => {
+                let pause = until.since(self.hub.clock.now());
+                match error {
+                    Some(error) if !pause.is_zero() => {
+                        return Step::Pause(Trouble { error: error.clone(), pause });
+                    }
+                    _ => *failures,
+                }
+            }
+            State::Dialing { failures, since, waiters, .. } => {
+                // A runtime that nobody drives any more never ends its attempt: then ours takes over.
+                let longest = self.hub.dialer.timeout() * 2 + Duration::from_secs(1);
+                if self.hub.clock.now().since(*since) < longest {
+                    let (tell, outcome) = oneshot::channel();
+                    // Those who gave up need no telling.
+                    waiters.retain(|waiter| !waiter.is_closed());
+                    waiters.push(tell);
+                    return Step::Wait(outcome);
+                }
+                *failures
+            }
+        };
+        let (tell, outcome) = oneshot::channel();
+        let number = fastrand::u64(..);
+        let since = self.hub.clock.now();
+        let before =
+            std::mem::replace(&mut *state, State::Dialing { failures, since, number, waiters: vec![tell] });
+        drop(state);
+        drop(before);
+        let attempt = Attempt { link: Arc::clone(self), number };
+        tokio::spawn(async move {
+            let outcome = attempt.link.dial().await;
+            attempt.end(outcome);
+        });
+        Step::Wait(outcome)
+    }
+
+    async fn dial(self: &Arc<Self>) -> Result<Live> {
+        let address = self.place.address().await?;
+        let wire = Wire::new(address.to_string().into(), self.hub.ear.clone(), Arc::downgrade(self));
+        let tap = Tap(Arc::clone(&wire));
+        let line = self.hub.dialer.open(&address, move |push| tap.hear(push), wire.counter()).await?;
+        if line.role.as_deref().is_some_and(|role| role != "master") {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "redis at {address} is a replica and takes no writes; point the url at the master, or at its sentinels"
+                ),
+            ));
+        }
+        wire.keep(line.task);
+        if let Place::Service(sentinels) = &self.place {
+            sentinels.follow(&address, self);
+        }
+        Ok(Live { connection: line.connection, wire })
+    }
+
+    /// A connection of ours has ended.
+    pub(super) fn lost(&self, wire: &Wire) {
+        let mut state = self.state();
+        if matches!(&*state, State::Up(live) if std::ptr::eq(&*live.wire, wire)) {
+            let down = State::Down { failures: 0, until: Moment::from_ns(0), error: None };
+            let before = std::mem::replace(&mut *state, down);
+            drop(state);
+            drop(before);
+        }
+    }
+
+    /// Ends the connection that there is now: it leads to the wrong server.
+    pub(super) fn cut(&self) {
+        if let Some(live) = self.now() {
+            live.wire.poison();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let state = std::mem::replace(
+            self.state.get_mut().unwrap_or_else(PoisonError::into_inner),
+            State::Down { failures: 0, until: Moment::from_ns(0), error: None },
+        );
+        if let State::Up(live) = state {
+            live.wire.fall();
+        }
+    }
+}
+
+/// One attempt to connect. Dropped without an outcome, with its runtime, it frees the link.
+struct Attempt {
+    link: Arc<Link>,
+    number: u64,
+}
+
+impl Attempt {
+    fn end(self, outcome: Result<Live>) {
+        self.settle(Some(outcome));
+    }
+
+    fn settle(&self, outcome: Option<Result<Live>>) {
+        let mut state = self.link.state();
+        let State::Dialing { failures, number, waiters, .. } = &mut *state else { return };
+        if *number != self.number {
+            return;
+        }
+        let waiters = std::mem::take(waiters);
+        let failures = *failures;
+        *state = match &outcome {
+            // It may have ended since.
+            Some(Ok(live)) if !live.wire.is_down() => State::Up(live.clone()),
+            Some(Err(error)) => {
+                let longest = (BACK_OFF.0 * 2u32.saturating_pow(failures.min(10))).min(BACK_OFF.1);
+                let until = self.link.hub.clock.now() + longest.mul_f64(0.5 + fastrand::f64() / 2.0);
+                State::Down { failures: failures + 1, until, error: Some(error.clone()) }
+            }
+            _ => State::Down { failures, until: Moment::from_ns(0), error: None },
+        };
+        drop(state);
+        if let Some(outcome) = outcome {
+            for waiter in waiters {
+                let _ = waiter.send(outcome.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.settle(None);
+    }
+}

@@ -1,0 +1,45 @@
+//! What a request has met on its way, for when its patience ends.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Error, ErrorKind};
+
+use super::wire::Wire;
+
+/// What a request has met so far.
+#[derive(Default)]
+pub(super) struct Trace {
+    /// The last reason to try again.
+    pub(super) last: Option<Error>,
+    /// Where an answer is awaited.
+    pub(super) awaited: Option<Arc<Wire>>,
+}
+
+impl Trace {
+    /// Patience has ended.
+    pub(super) fn give_up(self, patience: Duration) -> Error {
+        if let Some(wire) = self.awaited {
+            // A later answer means nothing any more, and a connection that is this slow is likely dead.
+            wire.fall();
+            return Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "redis at {} did not answer within {patience:?}; is it frozen, or the way to it?",
+                    wire.address()
+                ),
+            );
+        }
+        match self.last {
+            Some(error) => {
+                let text = format!("{error} (tried for {patience:?})");
+                Error::caused(ErrorKind::Unavailable, text, error)
+            }
+            None => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "redis could not be connected to within {patience:?}; is it up, and the way to it open?"
+                ),
+            ),
+        }
+    }
+}
