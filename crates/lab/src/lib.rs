@@ -19,17 +19,27 @@
 //! ```
 #![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
 
+mod cluster;
 pub mod note;
 mod patience;
 mod port;
 mod redis;
+mod replicated;
 mod scratch;
+mod sentinels;
 pub mod servers;
 mod target;
+#[cfg(feature = "tls")]
+mod tls;
 mod watched;
 mod wire;
 
+pub use cluster::{Cluster, slot_of};
 pub use patience::until;
 pub use redis::Redis;
+pub use replicated::Replicated;
 pub use rustix::process::Signal;
+pub use sentinels::Sentinels;
+#[cfg(feature = "tls")]
+pub use tls::{Certificates, TlsRedis};
 pub use wire::{Reply, Wire};
