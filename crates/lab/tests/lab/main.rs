@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "how long a start took is no deadline of a lock")]
 
 mod cluster;
+mod proxy;
 mod redis;
 mod replicated;
 mod sentinels;
