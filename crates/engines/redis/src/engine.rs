@@ -8,7 +8,7 @@ use bramah_core::{
 
 use crate::{
     config::Config,
-    driver::Driver,
+    driver::{Driver, Ear},
     ears::Ears,
     layout::Scheme,
     net::Network,
@@ -38,7 +38,8 @@ impl Redis {
     /// `Invalid` when they contradict each other. Nothing is connected to yet.
     pub fn new(config: &Config) -> Result<Self> {
         let ears = Arc::new(Ears::default());
-        let network = Network::new(config, ears.clone())?;
+        let ear: Arc<dyn Ear> = ears.clone();
+        let network = Network::new(config, Arc::downgrade(&ear))?;
         let scheme = Scheme::new(config.layout, config.prefix.as_deref(), network.is_cluster());
         let terms = Terms {
             layout: config.layout,

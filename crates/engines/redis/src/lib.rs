@@ -3,9 +3,18 @@
 
 mod config;
 mod driver;
+mod ears;
+mod engine;
 mod error;
+mod layout;
 mod net;
+mod preflight;
+mod protocol;
+mod renewal;
 mod script;
+mod survey;
+mod text;
 mod url;
 
+pub use engine::Redis;
 pub use config::{Address, Config, Eviction, Layout, Replicas, Secret, Tls, Topology};

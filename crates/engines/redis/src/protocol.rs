@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -286,6 +287,18 @@ impl<D: Driver> Protocol<D> {
     pub(crate) async fn renew(self: &Arc<Self>, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Result<Renewal> {
         self.touch(session).await;
         renewal::renew(self, claims).await
+    }
+}
+
+impl fmt::Display for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Any => f.write_str("any"),
+            Self::Majority => f.write_str("majority"),
+            Self::All => f.write_str("all"),
+            Self::Count(count) => count.fmt(f),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Script {
 impl Script {
     /// A script of this text. The name is for people, and for a model server that knows it.
     pub(crate) fn new(name: &'static str, code: String) -> Self {
-        let hash = redis::Script::new(&code).get_hash().to_owned();
+        let hash = sha1_hex(code.as_bytes());
         Self { name, code, hash }
     }
 
@@ -24,6 +24,11 @@ impl Script {
     pub(crate) fn hash(&self) -> &str {
         &self.hash
     }
+}
+
+/// The SHA-1 of any bytes, in hex: what a script computes of a value it finds.
+pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
+    sha1_smol::Sha1::from(bytes).digest().to_string()
 }
 
 impl fmt::Debug for Script {

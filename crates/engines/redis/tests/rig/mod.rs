@@ -1,0 +1,74 @@
+//! The conformance suite on a deployment that it starts.
+
+use std::{process::ExitCode, sync::Arc};
+
+use bramah_conformance::{CHILD, Later, Suite, Target};
+use bramah_core::{Engine, Error, ErrorKind, Result};
+use bramah_lab::{Cluster, Redis as Server, Sentinels, servers::Flavor};
+use bramah_redis::Redis;
+
+/// What the suite runs on.
+pub enum Deployment {
+    One(Flavor),
+    Sentinel(Flavor),
+    Cluster(Flavor),
+}
+
+/// Runs the suite on `layout` over a deployment of its own.
+pub fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode {
+    // A child is told the address of the servers that its parent started.
+    let (url, restart): (String, Option<Arc<Server>>) = if std::env::var_os(CHILD).is_some() {
+        (String::new(), None)
+    } else {
+        match start(deployment) {
+            Ok(started) => started,
+            Err(why) => {
+                eprintln!("{why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    };
+    let url = format!("{url}?layout={layout}");
+    let setup = move || -> Later<Result<Target>> {
+        let (address, server) = (url.clone(), restart.clone());
+        let target = Target::new(move || connect(address.clone())).reachable_at(&url);
+        let target = match server {
+            Some(server) => target.restarted_by(move || {
+                let restarted = server.restart().map_err(|why| Error::new(ErrorKind::Unavailable, why));
+                Box::pin(async { restarted })
+            }),
+            None => target,
+        };
+        Box::pin(async { Ok(target) })
+    };
+    Suite::new(name, setup).children(connect).main()
+}
+
+fn connect(url: String) -> Later<Result<Arc<dyn Engine>>> {
+    Box::pin(async move {
+        let engine: Arc<dyn Engine> = Arc::new(Redis::from_url(&url)?);
+        Ok(engine)
+    })
+}
+
+/// The URL of what was started, and the server to restart where there is only one. They live as long as this process.
+fn start(deployment: &Deployment) -> std::result::Result<(String, Option<Arc<Server>>), String> {
+    match deployment {
+        Deployment::One(flavor) => {
+            let server = Arc::new(Server::with(*flavor, &[("appendonly", "yes"), ("appendfsync", "always")])?);
+            Ok((server.url(), Some(server)))
+        }
+        Deployment::Sentinel(flavor) => {
+            let sentinels = Sentinels::start(*flavor, 1)?;
+            let url = format!("redis+sentinel://{}/{}", sentinels.url_list().join(","), sentinels.service());
+            std::mem::forget(sentinels);
+            Ok((url, None))
+        }
+        Deployment::Cluster(flavor) => {
+            let cluster = Cluster::start(*flavor)?;
+            let url = format!("redis+cluster://{}", cluster.addresses().join(","));
+            std::mem::forget(cluster);
+            Ok((url, None))
+        }
+    }
+}
