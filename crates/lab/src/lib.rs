@@ -1,0 +1,45 @@
+//! Real servers for tests and benchmarks, and a network that misbehaves on request.
+//!
+//! - [`servers`] gets the programs: from `PATH`, or from Debian's packages, without root and without installing them.
+//! - [`Redis`], [`Replicated`], [`Sentinels`] and [`Cluster`] run them on free ports of 127.0.0.1. They end when they are
+//!   dropped, and also when the process that started them is killed.
+//! - [`Proxy`] stands before a server and holds, drops or delays what passes, or loses the answer to a request.
+//! - [`interop`] gets the clients of other people, and reports which of them were really run.
+//!
+//! Everything is plain std with threads, so that it serves tests with and without a runtime. What fails is an error of one
+//! line that tells what, which, why and what next.
+//!
+//! ```no_run
+//! use bramah_lab::{Redis, servers::Flavor};
+//!
+//! let redis = Redis::start(Flavor::Redis7)?;
+//! redis.cli(&["SET", "key", "value"])?;
+//! assert_eq!(redis.cli(&["GET", "key"])?, "value");
+//! # Ok::<(), String>(())
+//! ```
+#![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
+
+mod cluster;
+pub mod note;
+mod patience;
+mod port;
+mod redis;
+mod replicated;
+mod scratch;
+mod sentinels;
+pub mod servers;
+mod target;
+#[cfg(feature = "tls")]
+mod tls;
+mod watched;
+mod wire;
+
+pub use cluster::{Cluster, slot_of};
+pub use patience::until;
+pub use redis::Redis;
+pub use replicated::Replicated;
+pub use rustix::process::Signal;
+pub use sentinels::Sentinels;
+#[cfg(feature = "tls")]
+pub use tls::{Certificates, TlsRedis};
+pub use wire::{Reply, Wire};

@@ -1,0 +1,24 @@
+# Runs a server and ends it when this script's input ends: the process that started us cannot leave it behind, not even
+# by being killed. A word before the end of the input means that it is alive and wants to keep the directory.
+#   $1 log   $2 directory of the server   $3... the server and its arguments
+# The first line of the output is the server's process id. The exit code is the server's.
+log=$1 directory=$2
+shift 2
+exec 3<&0 </dev/null
+"$@" 3<&- >>"$log" 2>&1 &
+server=$!
+(
+  word=
+  read -r word
+  trap '' TERM
+  kill -9 "$server"
+  [ -n "$word" ] || { sleep 0.1; rm -rf "$directory"; }
+) <&3 >/dev/null &
+watch=$!
+exec 3<&-
+echo "$server"
+exec >/dev/null
+wait "$server"
+code=$?
+kill "$watch"
+exit "$code"
