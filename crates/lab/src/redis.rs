@@ -58,7 +58,6 @@ pub(crate) enum Role {
     Sentinel,
     ClusterNode,
     /// Listens for TLS only.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "made where there are certificates"))]
     Tls,
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn in_sync(master: &Redis, replica: &Redis) -> Result<(), String> {
 
 /// A field of INFO, or of another answer of lines like `key:value`.
 pub(crate) fn field<'a>(info: &'a str, key: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| Some(line.trim_end().strip_prefix(key)?.strip_prefix(':')?))
+    info.lines().find_map(|line| line.trim_end().strip_prefix(key)?.strip_prefix(':'))
 }
 
 #[cfg(test)]
