@@ -140,6 +140,7 @@ impl Proxy {
     /// Lets every request through for which `matches` is true and loses its answer, until this is called again or
     /// [`lose_nothing`](Self::lose_nothing) is. It is asked of bytes as they came in one read: a small request is whole,
     /// and requests that a client sent together are asked for together. The answers to all of those are lost.
+    /// Under TLS the bytes are ciphertext, and the handshake is requests as well.
     pub fn lose_replies_matching(&self, loss: Loss, matches: impl FnMut(&[u8]) -> bool + Send + 'static) {
         self.weather.change(|sky| sky.losing = Some((loss, Box::new(matches))));
     }

@@ -10,6 +10,8 @@ mod link;
 mod route;
 mod sentinel;
 pub(crate) mod slot;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod trace;
 mod verdict;
@@ -78,6 +80,25 @@ impl fmt::Debug for Network {
 }
 
 impl Shared {
+    async fn send(&self, request: &Request) -> Result<Value> {
+        let mut trace = Trace::default();
+        let carried = async {
+            if !request.track
+                && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
+            {
+                return answer;
+            }
+            let items = vec![Item::new(request).loading(trace.load)];
+            let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
+            load.carry(&self.route, &mut trace).await?;
+            load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
+        };
+        match tokio::time::timeout(request.patience, carried).await {
+            Ok(answer) => answer,
+            Err(_) => Err(trace.give_up(request.patience)),
+        }
+    }
+
     async fn one(&self, to: To, lane: Lane, item: Item<'_>, patience: Duration) -> Result<Value> {
         let mut trace = Trace::default();
         let mut load = Load { to, lane, items: vec![item] };

@@ -10,6 +10,7 @@ use super::{
     route::{Route, Site},
     trace::Trace,
     verdict::Verdict,
+    wire::Wire,
 };
 use crate::{
     driver::{Lane, Request, Slot},
@@ -47,7 +48,40 @@ pub(super) struct Item<'a> {
     ask: Option<Arc<Site>>,
     /// The script goes along.
     load: bool,
+    /// Raw after an exchange, final once it was judged.
     pub(super) answer: Option<Result<Value>>,
+}
+
+/// Tries the one thing that nearly always happens: the server is known and connected, and answers. None: carry it the
+/// long way; nothing was done.
+pub(super) async fn quick(route: &Route, request: &Request, trace: &mut Trace) -> Option<Result<Value>> {
+    let site = route.known(request.slot)?;
+    let mut live = site.link(request.lane, request.slot).live().await.ok()?;
+    let writes = live.wire.writes();
+    trace.awaited = Some(live.wire);
+    let answer = live.connection.send_packed_command(&request.cmd).await;
+    let wire = trace.awaited.take()?;
+    match answer {
+        Ok(_) if wire.is_poisoned() => Some(Err(disorder(&wire))),
+        Ok(Value::ServerError(error)) => match Verdict::of(Value::ServerError(error), wire.address()) {
+            Verdict::Done(answer) => Some(answer),
+            Verdict::Unknown(_) => {
+                trace.load = true;
+                None
+            }
+            // It comes to the same answer once more, and acts on it.
+            _ => None,
+        },
+        Ok(Value::Push { .. }) => {
+            wire.poison();
+            Some(Err(disorder(&wire)))
+        }
+        Ok(value) => Some(Ok(value)),
+        Err(error) => {
+            wire.fall();
+            (wire.writes() != writes).then(|| Err(error::from_break(&error, wire.address())))
+        }
+    }
 }
 
 impl<'a> Item<'a> {
@@ -62,6 +96,11 @@ impl<'a> Item<'a> {
 
     pub(super) fn subscribing(cmd: &'a Cmd) -> Self {
         Self { subscribes: true, ..Self::bare(cmd) }
+    }
+
+    /// Sends the script along, because the server does not know it.
+    pub(super) fn loading(self, load: bool) -> Self {
+        Self { load, ..self }
     }
 
     fn is_bare(&self) -> bool {
@@ -148,13 +187,13 @@ impl Load<'_> {
             }
             let Some(answer) = answers.next() else {
                 live.wire.poison();
-                return Err(disorder(live));
+                return Err(disorder(&live.wire));
             };
             if matches!(answer, Value::Push { .. }) != item.subscribes
                 && !matches!(answer, Value::ServerError(_))
             {
                 live.wire.poison();
-                return Err(disorder(live));
+                return Err(disorder(&live.wire));
             }
             item.answer = Some(Ok(match (answer, refusal) {
                 // What came before it was refused, and that is why.
@@ -294,7 +333,7 @@ async fn arm(live: &Live, trace: &mut Trace) -> Result<()> {
 /// Answers that count; none if the connection had ended before anything of this was written.
 fn believe(answers: Result<Vec<Value>, RedisError>, live: &Live, writes: u64) -> Result<Option<Vec<Value>>> {
     match answers {
-        Ok(_) if live.wire.is_poisoned() => Err(disorder(live)),
+        Ok(_) if live.wire.is_poisoned() => Err(disorder(&live.wire)),
         Ok(answers) => Ok(Some(answers)),
         Err(error) => {
             live.wire.fall();
@@ -307,12 +346,12 @@ fn believe(answers: Result<Vec<Value>, RedisError>, live: &Live, writes: u64) ->
     }
 }
 
-fn disorder(live: &Live) -> Error {
+fn disorder(wire: &Wire) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!(
             "the connection to redis at {} was given up before the answer could be trusted; try again",
-            live.wire.address()
+            wire.address()
         ),
     )
 }

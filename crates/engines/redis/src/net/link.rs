@@ -105,13 +105,29 @@ impl Link {
     }
 
     /// The connection; if there is none, one attempt to make it, on this runtime, shared with everybody who asks.
+    ///
+    /// On a runtime of one thread that has been busy or at rest, the end of a connection is found out only when that
+    /// thread looks. So after a rest we let it look before we use the connection.
     pub(super) async fn live(self: &Arc<Self>) -> Result<Live, Trouble> {
+        let mut looked = false;
         loop {
             match self.step() {
-                Step::Ready(live) => return Ok(live),
+                Step::Ready(live) => {
+                    let now = self.hub.clock.now();
+                    if !looked && live.wire.is_stale(now) {
+                        looked = true;
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                    live.wire.use_at(now);
+                    return Ok(live);
+                }
                 Step::Pause(trouble) => return Err(trouble),
                 Step::Wait(outcome) => match outcome.await {
-                    Ok(Ok(live)) => return Ok(live),
+                    Ok(Ok(live)) => {
+                        live.wire.use_at(self.hub.clock.now());
+                        return Ok(live);
+                    }
                     Ok(Err(error)) => return Err(Trouble { error, pause: Duration::ZERO }),
                     // The runtime that dialled is gone. Ours is not.
                     Err(_) => {}

@@ -13,6 +13,8 @@ pub(super) struct Trace {
     pub(super) last: Option<Error>,
     /// Where an answer is awaited.
     pub(super) awaited: Option<Arc<Wire>>,
+    /// The server does not know the script.
+    pub(super) load: bool,
 }
 
 impl Trace {

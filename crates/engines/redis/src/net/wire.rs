@@ -6,8 +6,10 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
+use bramah_core::Moment;
 use redis::{PushInfo, PushKind, Value};
 
 use super::{dial::Task, link::Link};
@@ -20,6 +22,8 @@ pub(super) struct Wire {
     ear: Weak<dyn Ear>,
     link: Weak<Link>,
     writes: Arc<AtomicU64>,
+    /// When it was last used, in nanoseconds of the hub's clock.
+    used_ns: AtomicU64,
     down: AtomicBool,
     /// Answers can no longer be told apart, or come from a server that should not be asked: none counts.
     poisoned: AtomicBool,
@@ -38,6 +42,9 @@ struct Heard {
     ignored: usize,
 }
 
+/// How long after its last use a connection is surely looked after: see [`Link::live`].
+const FRESH: Duration = Duration::from_millis(1);
+
 /// How many unwanted channels a connection may collect before a fresh one is better.
 const MOST_IGNORED: usize = 256;
 
@@ -48,6 +55,7 @@ impl Wire {
             ear,
             link,
             writes: Arc::default(),
+            used_ns: AtomicU64::new(0),
             down: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
             heard: Mutex::default(),
@@ -67,6 +75,16 @@ impl Wire {
     /// number has not changed.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Acquire)
+    }
+
+    /// Whether it was not used for so long that its end may have gone unseen.
+    pub(super) fn is_stale(&self, now: Moment) -> bool {
+        let used = Moment::from_ns(self.used_ns.load(Ordering::Relaxed));
+        now.since(used) > FRESH
+    }
+
+    pub(super) fn use_at(&self, now: Moment) {
+        self.used_ns.store(now.ns(), Ordering::Relaxed);
     }
 
     pub(super) fn is_down(&self) -> bool {
