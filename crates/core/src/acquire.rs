@@ -59,7 +59,8 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         (_, ServiceOrder::Fifo) => Wait::Line,
         (_, ServiceOrder::Unordered) => Wait::Watch,
     };
-    let mut attempt = Attempt { handle: handle.clone(), seat: None, flight: Flight::Landed, doubt: false };
+    let mut attempt =
+        Attempt { handle: handle.clone(), seat: None, flight: Flight::Landed, sent: false, doubt: false };
     let (mut trouble, mut reopened) = (Trouble::none(), 0);
     let mut seat = attempt.sit(want, wait, pass);
     let mut first = Some(started).filter(|_| core.profile.seats == Seats::Many);
@@ -198,6 +199,8 @@ struct Attempt {
     handle: Arc<Handle>,
     seat: Option<Arc<Seat>>,
     flight: Flight,
+    /// Whether anything of this seat's was ever on its way to the store.
+    sent: bool,
     doubt: bool,
 }
 
@@ -205,6 +208,7 @@ impl Attempt {
     fn sit(&mut self, want: &Want, wait: Wait, pass: Option<Pass>) -> Arc<Seat> {
         let seat = self.handle.core.sit(want, wait, pass);
         self.seat = Some(seat.clone());
+        self.sent = false;
         seat
     }
 
@@ -224,6 +228,7 @@ impl Attempt {
     async fn ask(&mut self, seat: &Seat, deadline: Moment) -> Option<Result<Standing>> {
         let core = &self.handle.core;
         let claim = if seat.phase() == Phase::Entering { seat.claim() } else { seat.question() };
+        self.sent = true;
         self.flight = match core.engine.claim(claim).into_now() {
             Ok(answer) => return Some(answer),
             Err(reply) => Flight::Claim(reply),
@@ -274,6 +279,9 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
+        if !self.sent && !self.doubt {
+            return self.forget();
+        }
         if let Some(seat) = self.seat.take() {
             let flight = std::mem::replace(&mut self.flight, Flight::Landed);
             self.handle.core.depart(seat, flight, self.doubt);

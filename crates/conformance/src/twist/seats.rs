@@ -49,7 +49,8 @@ impl Twist for OneSeat {
         let reply = inner.claim(claim);
         Reply::later(async move {
             let answer = reply.await;
-            if matches!(answer, Ok(Standing::Refused | Standing::Gone)) {
+            // Who only watches has no seat.
+            if matches!(answer, Ok(Standing::Refused | Standing::Gone | Standing::Queued { ahead: None, .. })) {
                 free(&taken, &key, id);
             }
             answer

@@ -1,13 +1,16 @@
 -- SET key value NX PX, with a fence beside; who finds its own value there holds it.
 --
 -- KEYS  1 the key    2 the mark, in a cluster
--- ARGV  1 the value  2 how long, ms   3 what to do if it is taken: n(othing) or w(atch); then s if it is to be stamped
+-- ARGV  1 the value  2 how long, ms   3 what to do if it is taken: n(othing) or w(atch); then s if it is to be
+--       stamped, o if that too and others of the process watch the key
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local fence = redis.call('INCR', KEYS[2] or '@mark@')
   if fence > 1000000000000000 and #ARGV[3] == 1 then return fence end
   --@include clock.lua
   fence = lifted(fence)
   redis.call('SET', KEYS[1], ARGV[1] .. '|' .. int(fence), 'XX', 'KEEPTTL')
+  -- Others of the same process watch it: what is read is tracked.
+  if ARGV[3] == 'wo' then redis.call('GET', KEYS[1]) end
   return fence
 end
 --@include clock.lua

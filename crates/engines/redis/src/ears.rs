@@ -21,7 +21,9 @@ struct Heard {
     /// Those with a place in line.
     places: HashMap<ClaimId, (Bell, Grant)>,
     /// Those who wait for a key to change, the longest first.
-    watchers: HashMap<Vec<u8>, VecDeque<Bell>>,
+    watchers: HashMap<Vec<u8>, VecDeque<(u64, Bell)>>,
+    /// How many there have been.
+    watches: u64,
     /// Grants that were pushed before the answer to their claim had been read.
     early: VecDeque<(ClaimId, Fence)>,
 }
@@ -45,6 +47,15 @@ impl Grant {
             Self::Unproven => Woken::Ask,
         }
     }
+}
+
+/// One who watches a key.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) wake: Wake,
+    pub(crate) number: u64,
+    /// How many watched it before.
+    pub(crate) others: usize,
 }
 
 /// How many early grants are kept. One that is forgotten costs a question.
@@ -72,14 +83,27 @@ impl Ears {
         wake
     }
 
-    /// The wake of one who watches a key, and how many watch it already.
-    pub(crate) fn watch(&self, key: &[u8]) -> (Wake, usize) {
+    /// Watches a key for one who is about to ask for it.
+    pub(crate) fn watch(&self, key: &[u8]) -> Watch {
         let (bell, wake) = Wake::pair();
         let mut heard = self.heard();
+        heard.watches += 1;
+        let number = heard.watches;
         let watchers = heard.watchers.entry(key.to_vec()).or_default();
-        watchers.retain(|bell| !bell.is_deaf());
-        watchers.push_back(bell);
-        (wake, watchers.len() - 1)
+        watchers.retain(|(_, bell)| !bell.is_deaf());
+        watchers.push_back((number, bell));
+        Watch { wake, number, others: watchers.len() - 1 }
+    }
+
+    /// It is not needed any more.
+    pub(crate) fn unwatch(&self, key: &[u8], number: u64) {
+        let mut heard = self.heard();
+        if let Some(watchers) = heard.watchers.get_mut(key) {
+            watchers.retain(|(other, _)| *other != number);
+            if watchers.is_empty() {
+                heard.watchers.remove(key);
+            }
+        }
     }
 
     /// The claim does not wait any more.
@@ -102,14 +126,14 @@ impl Ears {
         let mut heard = self.heard();
         let Some(watchers) = heard.watchers.get_mut(key) else { return };
         let mut next = watchers.pop_front();
-        while next.as_ref().is_some_and(Bell::is_deaf) {
+        while next.as_ref().is_some_and(|(_, bell)| bell.is_deaf()) {
             next = watchers.pop_front();
         }
         if watchers.is_empty() {
             heard.watchers.remove(key);
         }
         drop(heard);
-        if let Some(bell) = next {
+        if let Some((_, bell)) = next {
             bell.ring(Woken::Ask);
         }
     }
@@ -132,8 +156,12 @@ impl Ears {
 
     /// Everybody asks.
     fn all(&self) {
-        let heard = std::mem::take(&mut *self.heard());
-        let watchers = heard.watchers.into_values().flatten();
+        let heard = {
+            let mut heard = self.heard();
+            let watches = heard.watches;
+            std::mem::replace(&mut *heard, Heard { watches, ..Heard::default() })
+        };
+        let watchers = heard.watchers.into_values().flatten().map(|(_, bell)| bell);
         for bell in heard.places.into_values().map(|(bell, _)| bell).chain(watchers) {
             bell.ring(Woken::Ask);
         }

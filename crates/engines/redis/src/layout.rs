@@ -33,6 +33,16 @@ pub(crate) struct Scheme {
     look: Arc<Script>,
 }
 
+/// How a claim enters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) wait: Wait,
+    /// Whether a grant is written down with its fence.
+    pub(crate) stamp: bool,
+    /// Whether others of this process watch the key, who want to be told of its end even if this one gets it.
+    pub(crate) others: bool,
+}
+
 /// Where a lock is.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -171,11 +181,20 @@ impl Scheme {
         }
     }
 
-    pub(crate) fn enter(&self, place: &Place, claim: &Claim, text: &str, wait: Wait, stamp: bool, patience: Duration) -> Request {
-        let flags = match (wait, stamp) {
+    pub(crate) fn enter(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        text: &str,
+        entry: Entry,
+        patience: Duration,
+    ) -> Request {
+        let Entry { wait, stamp, others } = entry;
+        let flags = match (wait, stamp || others) {
             (Wait::No, false) => "n",
             (Wait::No, true) => "ns",
             (Wait::Watch, false) => "w",
+            (Wait::Watch, true) if others => "wo",
             (Wait::Watch, true) => "ws",
             (Wait::Line, false) => "l",
             (Wait::Line, true) => "ls",

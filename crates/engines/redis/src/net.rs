@@ -17,6 +17,7 @@ mod trace;
 mod verdict;
 mod watch;
 mod wire;
+mod within;
 
 use std::{
     fmt,
@@ -34,6 +35,7 @@ use self::{
     link::{Hub, Place},
     route::{Route, Site},
     trace::Trace,
+    within::within,
 };
 use crate::{
     config::{Config, Topology},
@@ -93,7 +95,7 @@ impl Shared {
             load.carry(&self.route, &mut trace).await?;
             load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
         };
-        match tokio::time::timeout(request.patience, carried).await {
+        match within(request.patience, carried).await {
             Ok(answer) => answer,
             Err(_) => Err(trace.give_up(request.patience)),
         }
@@ -102,7 +104,7 @@ impl Shared {
     async fn one(&self, to: To, lane: Lane, item: Item<'_>, patience: Duration) -> Result<Value> {
         let mut trace = Trace::default();
         let mut load = Load { to, lane, items: vec![item] };
-        match tokio::time::timeout(patience, load.carry(&self.route, &mut trace)).await {
+        match within(patience, load.carry(&self.route, &mut trace)).await {
             Ok(Ok(())) => load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered())),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(trace.give_up(patience)),
@@ -117,7 +119,7 @@ impl Shared {
         let mut trace = Trace::default();
         let items = requests.iter().map(Item::new).collect();
         let mut load = Load { to: To::Slot(first.slot), lane: first.lane, items };
-        let rest = match tokio::time::timeout(patience, load.carry(&self.route, &mut trace)).await {
+        let rest = match within(patience, load.carry(&self.route, &mut trace)).await {
             Ok(Ok(())) => unanswered(),
             Ok(Err(error)) => error,
             Err(_) => trace.give_up(patience),
@@ -142,7 +144,7 @@ impl Shared {
                 }
                 let mut connection = live.connection;
                 let sent = connection.send_packed_commands(&farewell, 0, channels.len());
-                let _ = tokio::time::timeout(FAREWELL, sent).await;
+                let _ = within(FAREWELL, sent).await;
             }
         }
     }
@@ -235,7 +237,7 @@ impl Driver for Network {
 impl Shared {
     async fn sites(&self, patience: Duration) -> Result<Vec<Arc<Site>>> {
         let mut trace = Trace::default();
-        match tokio::time::timeout(patience, self.route.sites(&mut trace)).await {
+        match within(patience, self.route.sites(&mut trace)).await {
             Ok(sites) => sites,
             Err(_) => Err(trace.give_up(patience)),
         }

@@ -12,14 +12,15 @@ use std::{
 
 use bramah_core::{
     Claim, Clock, Error, ErrorKind, Exit, Fence, Opening, Profile, Renewal, Result, SessionId, Standing, Wait,
+    Wake,
 };
 use redis::Value;
 
 use crate::{
     config::{Eviction, Layout, Replicas},
     driver::{Driver, Slot},
-    ears::{Ears, Grant},
-    layout::{Place, Scheme},
+    ears::{Ears, Grant, Watch},
+    layout::{Entry, Place, Scheme},
     preflight, renewal, text,
 };
 
@@ -152,12 +153,22 @@ impl<D: Driver> Protocol<D> {
         let place = self.scheme.place(&claim.name);
         let text = text::encode(&claim)?;
         let patience = self.patience(claim.ttl);
+        // Armed before it is asked, so that a change in between is not missed.
+        let watches = !claim.again && self.wait(&claim) == Wait::Watch;
+        let watch = watches.then(|| self.ears.watch(place.key.as_bytes()));
         let answer = if claim.again {
-            let asked = self.driver.send(self.scheme.ask(&place, &claim, &text, patience)).await?;
-            Answer::read(&asked, &claim)?
+            let asked = self.driver.send(self.scheme.ask(&place, &claim, &text, patience)).await;
+            asked.and_then(|asked| Answer::read(&asked, &claim))
         } else {
-            self.enter(&claim, &place, &text, patience).await?
+            let others = watch.as_ref().is_some_and(|watch| watch.others > 0);
+            self.enter(&claim, &place, &text, others, patience).await
         };
+        if let Some(watch) = &watch
+            && !matches!(answer, Ok(Answer::Watching { .. }))
+        {
+            self.ears.unwatch(place.key.as_bytes(), watch.number);
+        }
+        let answer = answer?;
         let standing = match answer {
             Answer::Held { fence, left } => {
                 if self.terms.replicas != Replicas::None {
@@ -169,7 +180,7 @@ impl<D: Driver> Protocol<D> {
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
             }
-            Answer::Watching { sleep } => self.watching(&place, sleep),
+            Answer::Watching { sleep } => watching(watch, sleep),
             Answer::Refused => Standing::Refused,
             Answer::Gone => {
                 self.ears.forget(claim.id);
@@ -180,20 +191,32 @@ impl<D: Driver> Protocol<D> {
         Ok(standing)
     }
 
-    async fn enter(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<Answer> {
+    /// What a claim does if it cannot be held: a layout without a line has it watch.
+    fn wait(&self, claim: &Claim) -> Wait {
+        match claim.wait {
+            Wait::Line if self.terms.layout == Layout::Plain => Wait::Watch,
+            wait => wait,
+        }
+    }
+
+    async fn enter(
+        &self,
+        claim: &Claim,
+        place: &Place,
+        text: &str,
+        others: bool,
+        patience: Duration,
+    ) -> Result<Answer> {
         self.touch(claim.id.session).await;
         let stamp = self.stamp(place.slot);
-        let line = claim.wait == Wait::Line && self.terms.layout == Layout::Native;
-        let wait = match claim.wait {
-            Wait::Line if !line => Wait::Watch,
-            wait => wait,
-        };
-        if line {
+        let wait = self.wait(claim);
+        let how = |wait| Entry { wait, stamp, others };
+        if wait == Wait::Line {
             let channel = self.scheme.channel(place.slot, claim.id.session);
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
                 let tried =
-                    self.driver.send(self.scheme.enter(place, claim, text, Wait::No, stamp, patience)).await?;
+                    self.driver.send(self.scheme.enter(place, claim, text, how(Wait::No), patience)).await?;
                 let answer = Answer::read(&tried, claim)?;
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
                     return Ok(answer);
@@ -201,7 +224,7 @@ impl<D: Driver> Protocol<D> {
                 self.driver.listen(place.slot, channel.into(), patience).await?;
             }
         }
-        let entered = self.driver.send(self.scheme.enter(place, claim, text, wait, stamp, patience)).await?;
+        let entered = self.driver.send(self.scheme.enter(place, claim, text, how(wait), patience)).await?;
         Answer::read(&entered, claim)
     }
 
@@ -212,14 +235,6 @@ impl<D: Driver> Protocol<D> {
             () if claim.is_exclusive() => Grant::Exclusive,
             () => Grant::Shared,
         }
-    }
-
-    fn watching(&self, place: &Place, sleep: Duration) -> Standing {
-        let (wake, others) = self.ears.watch(place.key.as_bytes());
-        // Behind the push stands a poll, slower the more of us there are.
-        let crowd = u32::try_from(others).unwrap_or(u32::MAX) / WATCH.1 + 1;
-        let longest = WATCH.0.saturating_mul(crowd).mul_f64(0.5 + fastrand::f64() / 2.0);
-        Standing::Queued { ahead: None, wake, sleep: sleep.min(longest) }
     }
 
     /// Waits until enough replicas have the grant; else withdraws it.
@@ -300,6 +315,14 @@ impl fmt::Display for Replicas {
             Self::Count(count) => count.fmt(f),
         }
     }
+}
+
+/// Behind the push stands a poll, slower the more of us there are.
+fn watching(watch: Option<Watch>, sleep: Duration) -> Standing {
+    let (wake, others) = watch.map_or_else(|| (Wake::never(), 0), |watch| (watch.wake, watch.others));
+    let crowd = u32::try_from(others).unwrap_or(u32::MAX) / WATCH.1 + 1;
+    let longest = WATCH.0.saturating_mul(crowd).mul_f64(0.5 + fastrand::f64() / 2.0);
+    Standing::Queued { ahead: None, wake, sleep: sleep.min(longest) }
 }
 
 /// How long the record of a session is kept without a word from it.

@@ -201,9 +201,11 @@ impl Seen<'_> {
     }
 
     fn held(&self, claim: Claim, fence: Option<Fence>, left: Option<Duration>) -> PlaceView {
-        // A fence is the time of its grant; where there is none the last renewal tells as much as is known.
-        let since = match (fence, left) {
-            (Some(fence), _) => Duration::from_millis(self.now_ms.saturating_sub(fence.get() / 1000)),
+        // A fence is the time of its grant, unless it was raised above the clock; else the last renewal tells as much as
+        // is known.
+        let granted_ms = fence.map(|fence| fence.get() / 1000).filter(|granted_ms| *granted_ms <= self.now_ms);
+        let since = match (granted_ms, left) {
+            (Some(granted_ms), _) => Duration::from_millis(self.now_ms - granted_ms),
             (None, Some(left)) => claim.lease.unwrap_or(claim.ttl).saturating_sub(left),
             (None, None) => Duration::ZERO,
         };

@@ -12,6 +12,7 @@ use super::{
     verdict::Verdict,
     wire::Wire,
 };
+use super::within::nap;
 use crate::{
     driver::{Lane, Request, Slot},
     error,
@@ -131,7 +132,7 @@ impl Load<'_> {
                     // What was to be asked there is asked at home again.
                     self.items.iter_mut().for_each(|item| item.ask = None);
                     trace.last = Some(trouble.error);
-                    tokio::time::sleep(trouble.pause).await;
+                    nap(trouble.pause).await;
                     continue;
                 }
             };
@@ -140,7 +141,7 @@ impl Load<'_> {
             }
             if self.judge(route, slot, &live, trace)? {
                 // Half of it at random, so that many do not come back as one.
-                tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                nap(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
         }
