@@ -11,6 +11,7 @@ use crate::{
 pub(crate) enum Task {
     Help(&'static str),
     Test(Extent),
+    Servers,
     Bench(&'static Bench),
     Soak { soak: &'static Soak, times: u32 },
     Tidy,
@@ -22,6 +23,7 @@ The repository's own tasks.
 usage: cargo xtask TASK
 
   test [--quick]          everything that must pass before a change is merged
+  servers                 get the servers that tests run, and tell where they are
   bench NAME              run a benchmark: core, cli
   soak NAME [--times N]   run something for long: worlds, counting, conformance, suite, load
   tidy                    check what the style guide can check by machine
@@ -34,6 +36,7 @@ Runs every check in order, each with its duration. A failing step does not stop 
 
 usage: cargo xtask test [--quick]
 
+  servers       as `cargo xtask servers`
   formatting    cargo fmt
   lints         cargo clippy, warnings are errors
   documents     cargo doc, warnings are errors
@@ -42,10 +45,23 @@ usage: cargo xtask test [--quick]
   dependencies  cargo deny: licences, bans, sources
   advisories    cargo deny: known vulnerabilities
 
-  --quick       only formatting, lints and tests
+  --quick       only servers, formatting, lints and tests
 
-What could not be run is told in a `not run:` line with the reason. The last line counts the steps:
-`N passed, N failed`. With CI=true there are no colours. Nothing ever asks a question.
+What could not be run is told in a `not run:` line with the reason. The line before the last counts the
+clients of other people that tests were run with: `interop: N run, N not run (why)`. The last line counts
+the steps: `N passed, N failed`. With CI=true a server or a client that was not run is a failure, and
+there are no colours. Nothing ever asks a question.
+";
+
+const SERVERS_HELP: &str = "\
+Gets the servers that tests run: Redis 7, Redis 8 and Valkey 8. One that is on PATH in the right version is
+taken from there. The others are taken from Debian's packages into the target directory, by the machine's own
+apt, without root and without installing anything.
+
+usage: cargo xtask servers
+
+Every server is a line: `NAME VERSION: path`, or `NAME: not to be had: why`, which is a failure. On a machine
+whose apt is not Debian's, BRAMAH_DEBIAN_MIRROR names a mirror.
 ";
 
 const BENCH_HELP: &str = "\
@@ -87,10 +103,11 @@ pub(crate) fn parse(typed: &[String]) -> Result<Task, String> {
     let help = match task {
         "-h" | "--help" | "help" => return Ok(Task::Help(HELP)),
         "test" => TEST_HELP,
+        "servers" => SERVERS_HELP,
         "bench" => BENCH_HELP,
         "soak" => SOAK_HELP,
         "tidy" => TIDY_HELP,
-        other => return Err(format!("unknown task {other:?}: known are test, bench, soak, tidy")),
+        other => return Err(format!("unknown task {other:?}: known are test, servers, bench, soak, tidy")),
     };
     if rest.iter().any(|word| matches!(*word, "-h" | "--help")) {
         return Ok(Task::Help(help));
@@ -98,6 +115,7 @@ pub(crate) fn parse(typed: &[String]) -> Result<Task, String> {
     match (task, rest.as_slice()) {
         ("test", []) => Ok(Task::Test(Extent::Full)),
         ("test", ["--quick"]) => Ok(Task::Test(Extent::Quick)),
+        ("servers", []) => Ok(Task::Servers),
         ("bench", [name]) => bench::find(name).map(Task::Bench),
         ("soak", [name]) => soak::find(name).map(|soak| Task::Soak { soak, times: soak.times }),
         ("soak", [name, "--times", n]) => Ok(Task::Soak { soak: soak::find(name)?, times: times(n)? }),
@@ -125,6 +143,7 @@ mod tests {
     fn every_task_is_understood() {
         assert_eq!(typed("test"), Ok(Task::Test(Extent::Full)));
         assert_eq!(typed("test --quick"), Ok(Task::Test(Extent::Quick)));
+        assert_eq!(typed("servers"), Ok(Task::Servers));
         assert_eq!(typed("tidy"), Ok(Task::Tidy));
         assert!(matches!(typed("bench core"), Ok(Task::Bench(bench)) if bench.name == "core"));
         assert!(
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn every_task_has_its_own_help() {
-        for task in ["test", "bench", "soak", "tidy"] {
+        for task in ["test", "servers", "bench", "soak", "tidy"] {
             let Ok(Task::Help(text)) = typed(&format!("{task} --help")) else { panic!("{task} has no help") };
             assert!(text.contains(&format!("usage: cargo xtask {task}")), "{text}");
             assert!(HELP.contains(&format!("\n  {task} ")), "{task} is missing from the overview");
@@ -155,7 +174,9 @@ mod tests {
     #[test]
     fn what_is_unknown_is_named_with_what_is_known() {
         assert!(typed("").is_err_and(|what| what.contains("no task")));
-        assert!(typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, bench")));
+        assert!(
+            typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, servers, bench"))
+        );
         assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
         assert!(
             typed("soak x")

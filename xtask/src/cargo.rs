@@ -14,6 +14,11 @@ pub(crate) fn root() -> PathBuf {
     Path::new(&manifest).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
+/// Whether this runs for a change that waits to be merged, where nothing may be left out.
+pub(crate) fn ci() -> bool {
+    env::var_os("CI").is_some_and(|ci| ci == "true")
+}
+
 /// No colours for cargo, for what follows the convention, and for rustfmt, which only asks the terminal.
 const COLOURLESS: [(&str, &str); 3] = [("CARGO_TERM_COLOR", "never"), ("NO_COLOR", "1"), ("TERM", "dumb")];
 
@@ -21,7 +26,7 @@ const COLOURLESS: [(&str, &str); 3] = [("CARGO_TERM_COLOR", "never"), ("NO_COLOR
 pub(crate) fn cargo<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root()).stdin(Stdio::null());
-    if env::var_os("CI").is_some_and(|ci| ci == "true") {
+    if ci() {
         command.envs(COLOURLESS);
     }
     command

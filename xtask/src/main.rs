@@ -5,8 +5,10 @@ mod args;
 mod bench;
 mod cargo;
 mod deny;
+mod interop;
 mod manifest;
 mod report;
+mod servers;
 mod soak;
 mod test;
 mod tidy;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
             Ok(Verdict::Passed)
         }
         Task::Test(extent) => Ok(test::run(extent)),
+        Task::Servers => Ok(servers::run()),
         Task::Bench(bench) => bench::run(bench).map(|()| Verdict::Passed),
         Task::Soak { soak, times } => soak::run(soak, times).map(|()| Verdict::Passed),
         Task::Tidy => tidy::run(),

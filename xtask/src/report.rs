@@ -33,6 +33,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     entries: Vec<Entry>,
+    remarks: Vec<String>,
 }
 
 impl Report {
@@ -53,6 +54,16 @@ impl Report {
     /// Notes a step that was left out.
     pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
         self.entries.push(Entry { name, outcome: Outcome::NotRun(why.to_owned()), took: Duration::ZERO });
+    }
+
+    /// Notes a step that could not be taken and had to be.
+    pub(crate) fn fail(&mut self, name: &'static str, why: &str) {
+        self.entries.push(Entry { name, outcome: Outcome::Failed(why.to_owned()), took: Duration::ZERO });
+    }
+
+    /// Adds a line to the summary, before the count.
+    pub(crate) fn remark(&mut self, line: String) {
+        self.remarks.push(line);
     }
 
     pub(crate) fn failed(&self) -> usize {
@@ -78,6 +89,9 @@ impl Display for Report {
                 writeln!(f, "not run: {name}: {why}")?;
             }
         }
+        for line in &self.remarks {
+            writeln!(f, "{line}")?;
+        }
         writeln!(f, "{} passed, {} failed", self.passed(), self.failed())
     }
 }
@@ -101,13 +115,14 @@ mod tests {
         report.step("two", "x", || Outcome::Failed("exit status: 1".into()));
         report.step("three", "x", || Outcome::NotRun("no network".into()));
         report.skip("four", "--quick");
+        report.remark("a remark".into());
         let summary = report.to_string();
         let lines: Vec<&str> = summary.lines().collect();
-        assert_eq!(lines.len(), 5, "{summary}");
+        assert_eq!(lines.len(), 6, "{summary}");
         assert!(lines[1].starts_with("FAILED: two:"), "{summary}");
         assert_eq!(
             lines[2..],
-            ["not run: three: no network", "not run: four: --quick", "1 passed, 1 failed"]
+            ["not run: three: no network", "not run: four: --quick", "a remark", "1 passed, 1 failed"]
         );
         assert_eq!(report.failed(), 1);
     }

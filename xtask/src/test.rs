@@ -3,9 +3,10 @@
 use crate::{
     Verdict,
     cargo::{cargo, root, run as run_command, shown},
-    deny,
+    deny, interop,
     manifest::published,
     report::Report,
+    servers,
 };
 
 /// How much of it to run.
@@ -49,6 +50,8 @@ const LEFT_OUT: &str = "left out by --quick";
 
 pub(crate) fn run(extent: Extent) -> Verdict {
     let mut report = Report::default();
+    report.step("servers", "cargo xtask servers", servers::step);
+    interop::begin();
     for step in STEPS {
         if extent == Extent::Quick && step.extent == Extent::Full {
             report.skip(step.name, LEFT_OUT);
@@ -56,10 +59,13 @@ pub(crate) fn run(extent: Extent) -> Verdict {
         }
         let mut command = cargo(step.args);
         command.envs(step.env.iter().copied());
-        report.step(step.name, &shown(&command), || run_command(&mut command).into());
+        let what = shown(&command);
+        command.env(interop::FILE, interop::path());
+        report.step(step.name, &what, || run_command(&mut command).into());
     }
     check_packages(&mut report, extent);
     check_dependencies(&mut report, extent);
+    interop::tell(&mut report);
     // The count is the last line, for people and for machines.
     print!("\n{report}");
     if report.failed() == 0 { Verdict::Passed } else { Verdict::Failed }

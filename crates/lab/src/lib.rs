@@ -20,9 +20,11 @@
 #![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
 
 mod cluster;
+pub mod interop;
 pub mod note;
 mod patience;
 mod port;
+mod proxy;
 mod redis;
 mod replicated;
 mod scratch;
@@ -36,6 +38,7 @@ mod wire;
 
 pub use cluster::{Cluster, slot_of};
 pub use patience::until;
+pub use proxy::{Counts, Fault, Loss, Proxy};
 pub use redis::Redis;
 pub use replicated::Replicated;
 pub use rustix::process::Signal;

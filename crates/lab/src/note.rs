@@ -1,6 +1,8 @@
 //! What tests could run and what not, for the summary of `cargo xtask test`.
 
-use std::{env, fs::OpenOptions, io::Write};
+use std::{env, fs::OpenOptions, io::Write, path::PathBuf};
+
+use crate::target;
 
 /// The variable that names the file to which notes are appended. Without it they go to standard error.
 pub const FILE: &str = "BRAMAH_INTEROP";
@@ -41,6 +43,12 @@ impl Note {
         };
         Some(Self { kind, name, missing })
     }
+}
+
+/// Where `cargo xtask test` keeps the notes of a run.
+#[must_use]
+pub fn usual_file() -> PathBuf {
+    target::directory().join("interop.notes")
 }
 
 /// The notes in the text of the file, each once.

@@ -25,12 +25,13 @@ const PORTS: u32 = 5;
 /// How long one question to a server may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What every server is told that is not told otherwise: nothing is kept on disk, and replicas start without delay.
+/// What every server is told that is not told otherwise: nothing is kept on disk, and replicas start without delay. (After
+/// a sync without a file the master waits for a word of the replica, which may come a second later only.)
 const DEFAULTS: [(&str, &str); 5] = [
     ("save", "\"\""),
     ("appendonly", "no"),
     ("enable-debug-command", "local"),
-    ("repl-diskless-sync-delay", "0"),
+    ("repl-diskless-sync", "no"),
     ("repl-timeout", "10"),
 ];
 
@@ -58,7 +59,6 @@ pub(crate) enum Role {
     Sentinel,
     ClusterNode,
     /// Listens for TLS only.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "made where there are certificates"))]
     Tls,
 }
 
@@ -304,11 +304,20 @@ impl Redis {
     ///
     /// When nobody answers, or with the server's error.
     pub fn call(&self, words: &[&str]) -> Result<Reply, String> {
+        self.wire()?.call(words)
+    }
+
+    /// A connection of one's own, for commands that belong together. Not for TLS.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers, or it does not let us in.
+    pub fn wire(&self) -> Result<Wire, String> {
         let mut wire = Wire::connect(&self.address(), ANSWER)?;
         if let Some(password) = &self.password {
             wire.call(&["AUTH", password])?;
         }
-        wire.call(words)
+        Ok(wire)
     }
 
     /// What it has logged, over all its starts.

@@ -60,23 +60,33 @@ impl Replicated {
     }
 }
 
-/// Waits until a replica is connected to its master and knows as much.
+/// Waits until a replica has got everything that its master was told. To see that it really does get things, and is not
+/// only listed as one that will, the master tells it something that leaves no trace.
 pub(crate) fn in_sync(master: &Redis, replica: &Redis) -> Result<(), String> {
-    until(&format!("the replica on port {}", replica.port()), PATIENCE, || {
-        let theirs = replica.call(&["INFO", "replication"])?.text();
-        let ours = master.call(&["INFO", "replication"])?.text();
-        let up = field(&theirs, "master_link_status") == Some("up")
-            && field(&theirs, "master_port") == Some(&master.port().to_string());
-        let behind = field(&ours, "master_repl_offset") != field(&theirs, "slave_repl_offset");
-        // The master lists it as online a little later than it itself says up, and only then streams to it.
-        let listed = ours.contains(&format!("port={},state=online", replica.port()));
-        if up && listed && !behind { Ok(()) } else { Err(theirs.lines().collect::<Vec<_>>().join(" ")) }
+    let what = format!("the replica on port {}", replica.port());
+    let info = |of: &Redis| Ok::<_, String>(of.call(&["INFO", "replication"])?.text());
+    let told = |info: &str| info.lines().collect::<Vec<_>>().join(" ");
+    until(&what, PATIENCE, || {
+        let info = info(replica)?;
+        let up = field(&info, "master_link_status") == Some("up");
+        let ours = field(&info, "master_port") == Some(&master.port().to_string());
+        if up && ours { Ok(()) } else { Err(told(&info)) }
+    })?;
+    master.call(&["PUBLISH", "bramah-lab", "sync"])?;
+    let everything = offset(&info(master)?, "master_repl_offset");
+    until(&what, PATIENCE, || {
+        let info = info(replica)?;
+        if offset(&info, "slave_repl_offset") >= everything { Ok(()) } else { Err(told(&info)) }
     })
+}
+
+fn offset(info: &str, key: &str) -> Option<u64> {
+    field(info, key)?.parse().ok()
 }
 
 /// A field of INFO, or of another answer of lines like `key:value`.
 pub(crate) fn field<'a>(info: &'a str, key: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| Some(line.trim_end().strip_prefix(key)?.strip_prefix(':')?))
+    info.lines().find_map(|line| line.trim_end().strip_prefix(key)?.strip_prefix(':'))
 }
 
 #[cfg(test)]

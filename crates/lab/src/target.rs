@@ -37,6 +37,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_locked_is_nobody_elses_until_the_lock_ends() {
+        let scratch = crate::scratch::Scratch::new().unwrap();
+        let path = scratch.path().join("deep/down/lock");
+        let ours = lock(&path).unwrap();
+        let theirs = File::open(&path).unwrap();
+        assert!(theirs.try_lock().is_err());
+        drop(ours);
+        assert!(theirs.try_lock().is_ok());
+    }
+
+    #[test]
     fn the_workspace_is_found_from_a_package_in_it() {
         assert!(root().join("crates/lab/Cargo.toml").is_file(), "{}", root().display());
     }

@@ -109,7 +109,7 @@ fn installed(name: &str) -> String {
 
 /// The mirror that the machine's apt has of Debian itself, and not of its security updates.
 fn mirror(apt: &Path) -> Result<String, String> {
-    if let Ok(set) = env::var(MIRROR) {
+    if let Some(set) = env::var(MIRROR).ok().filter(|set| !set.is_empty()) {
         return Ok(set);
     }
     let listed = Command::new(apt)

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use bramah_lab::{Cluster, Reply, Wire, servers::Flavor};
 
+use crate::flavors;
+
 const KEY: &str = "{tag}key";
 
 fn text(text: &str) -> Result<Reply, String> {
@@ -56,4 +58,15 @@ fn a_replica_takes_the_place_of_a_killed_master() {
     .unwrap();
     assert_eq!(cluster.node_of(slot), Ok(master + 3));
     eprintln!("and failed over {:?} after that began", began.elapsed());
+}
+
+#[test]
+fn every_flavor_forms_a_cluster() {
+    for flavor in flavors() {
+        let cluster = Cluster::with(flavor, 2, 0).unwrap();
+        assert_eq!(cluster.node_of(0), Ok(0));
+        assert_eq!(cluster.node_of(8_192), Ok(1));
+        cluster.move_slot(8_192, 1, 0).unwrap();
+        assert_eq!(cluster.node_of(8_192), Ok(0));
+    }
 }
