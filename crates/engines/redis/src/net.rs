@@ -5,6 +5,7 @@
 //! [`carry`] sends, and sends again what was [provably](verdict) not carried out.
 
 mod carry;
+mod cluster;
 mod dial;
 mod link;
 mod route;
@@ -30,9 +31,11 @@ use redis::{Cmd, Value};
 
 use self::{
     carry::{Item, Load, To},
+    cluster::Cluster,
     dial::Dialer,
     link::{Hub, Place},
     route::{Route, Site},
+    sentinel::Sentinels,
     trace::Trace,
 };
 use crate::{
@@ -65,9 +68,13 @@ impl Network {
                 let place = Place::Fixed(address.clone());
                 Route::One(Site::new(&hub, &place, address.to_string().into(), config.connections))
             }
-            Topology::Sentinel { .. } | Topology::Cluster(_) => {
-                return Err(Error::new(ErrorKind::Unsupported, "only one node is supported yet"));
+            Topology::Sentinel { sentinels, service, .. } => {
+                let dialer = Dialer::to_sentinels(config);
+                dialer.check()?;
+                let place = Place::Service(Sentinels::new(dialer, service, sentinels));
+                Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))
             }
+            Topology::Cluster(seeds) => Route::Cluster(Cluster::new(&hub, seeds, config.connections)),
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
     }
@@ -95,8 +102,14 @@ impl Shared {
         };
         match tokio::time::timeout(request.patience, carried).await {
             Ok(answer) => answer,
-            Err(_) => Err(trace.give_up(request.patience)),
+            Err(_) => Err(self.give_up(trace, request.patience)),
         }
+    }
+
+    /// Patience has ended. Perhaps another node should have been asked.
+    fn give_up(&self, trace: Trace, patience: Duration) -> Error {
+        self.route.doubt();
+        trace.give_up(&self.route.name(), patience)
     }
 
     async fn one(&self, to: To, lane: Lane, item: Item<'_>, patience: Duration) -> Result<Value> {
@@ -105,7 +118,7 @@ impl Shared {
         match tokio::time::timeout(patience, load.carry(&self.route, &mut trace)).await {
             Ok(Ok(())) => load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered())),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(trace.give_up(patience)),
+            Err(_) => Err(self.give_up(trace, patience)),
         }
     }
 
@@ -120,7 +133,7 @@ impl Shared {
         let rest = match tokio::time::timeout(patience, load.carry(&self.route, &mut trace)).await {
             Ok(Ok(())) => unanswered(),
             Ok(Err(error)) => error,
-            Err(_) => trace.give_up(patience),
+            Err(_) => self.give_up(trace, patience),
         };
         load.items.into_iter().map(|item| item.answer.unwrap_or_else(|| Err(rest.clone()))).collect()
     }
@@ -237,7 +250,7 @@ impl Shared {
         let mut trace = Trace::default();
         match tokio::time::timeout(patience, self.route.sites(&mut trace)).await {
             Ok(sites) => sites,
-            Err(_) => Err(trace.give_up(patience)),
+            Err(_) => Err(self.give_up(trace, patience)),
         }
     }
 }
