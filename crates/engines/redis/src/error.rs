@@ -160,6 +160,13 @@ pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
         redis::ErrorKind::Server(_) | redis::ErrorKind::InvalidClientConfig => {
             (ErrorKind::Invalid, format!("redis at {address} refused the connection's settings: {why}"))
         }
+        // With TLS 1.3 the server looks at our certificate when we believe to be connected already.
+        _ if why.contains("fatal alert") => (
+            ErrorKind::Unavailable,
+            format!(
+                "redis at {address} does not accept our side of tls ({why}); it may want cert=<file> and key=<file>"
+            ),
+        ),
         _ => (
             ErrorKind::Unavailable,
             format!(

@@ -5,6 +5,7 @@
 //! [`carry`] sends, and sends again what was [provably](verdict) not carried out.
 
 mod carry;
+mod cluster;
 mod dial;
 mod link;
 mod route;
@@ -31,9 +32,11 @@ use redis::{Cmd, Value};
 
 use self::{
     carry::{Item, Load, To},
+    cluster::Cluster,
     dial::Dialer,
     link::{Hub, Place},
     route::{Route, Site},
+    sentinel::Sentinels,
     trace::Trace,
     within::within,
 };
@@ -67,9 +70,13 @@ impl Network {
                 let place = Place::Fixed(address.clone());
                 Route::One(Site::new(&hub, &place, address.to_string().into(), config.connections))
             }
-            Topology::Sentinel { .. } | Topology::Cluster(_) => {
-                return Err(Error::new(ErrorKind::Unsupported, "only one node is supported yet"));
+            Topology::Sentinel { sentinels, service, .. } => {
+                let dialer = Dialer::to_sentinels(config);
+                dialer.check()?;
+                let place = Place::Service(Sentinels::new(dialer, service, sentinels));
+                Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))
             }
+            Topology::Cluster(seeds) => Route::Cluster(Cluster::new(&hub, seeds, config.connections)),
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
     }
@@ -97,8 +104,14 @@ impl Shared {
         };
         match within(request.patience, carried).await {
             Ok(answer) => answer,
-            Err(_) => Err(trace.give_up(request.patience)),
+            Err(_) => Err(self.give_up(trace, request.patience)),
         }
+    }
+
+    /// Patience has ended. Perhaps another node should have been asked.
+    fn give_up(&self, trace: Trace, patience: Duration) -> Error {
+        self.route.doubt();
+        trace.give_up(&self.route.name(), patience)
     }
 
     async fn one(&self, to: To, lane: Lane, item: Item<'_>, patience: Duration) -> Result<Value> {
@@ -107,7 +120,7 @@ impl Shared {
         match within(patience, load.carry(&self.route, &mut trace)).await {
             Ok(Ok(())) => load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered())),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(trace.give_up(patience)),
+            Err(_) => Err(self.give_up(trace, patience)),
         }
     }
 
@@ -122,7 +135,7 @@ impl Shared {
         let rest = match within(patience, load.carry(&self.route, &mut trace)).await {
             Ok(Ok(())) => unanswered(),
             Ok(Err(error)) => error,
-            Err(_) => trace.give_up(patience),
+            Err(_) => self.give_up(trace, patience),
         };
         load.items.into_iter().map(|item| item.answer.unwrap_or_else(|| Err(rest.clone()))).collect()
     }
@@ -239,7 +252,7 @@ impl Shared {
         let mut trace = Trace::default();
         match within(patience, self.route.sites(&mut trace)).await {
             Ok(sites) => sites,
-            Err(_) => Err(trace.give_up(patience)),
+            Err(_) => Err(self.give_up(trace, patience)),
         }
     }
 }

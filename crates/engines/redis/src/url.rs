@@ -316,3 +316,6 @@ fn wrong(text: impl Into<String>) -> Error {
     let text: String = text.into();
     Error::new(ErrorKind::Invalid, format!("redis url: {text}"))
 }
+
+#[cfg(test)]
+mod tests;

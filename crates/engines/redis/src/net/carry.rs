@@ -56,7 +56,7 @@ pub(super) struct Item<'a> {
 /// Tries the one thing that nearly always happens: the server is known and connected, and answers. None: carry it the
 /// long way; nothing was done.
 pub(super) async fn quick(route: &Route, request: &Request, trace: &mut Trace) -> Option<Result<Value>> {
-    let site = route.known(request.slot)?;
+    let site = route.ready(request.slot)?;
     let mut live = site.link(request.lane, request.slot).live().await.ok()?;
     let writes = live.wire.writes();
     trace.awaited = Some(live.wire);
@@ -118,7 +118,7 @@ impl Load<'_> {
             let ask = first.ask.clone();
             let site = match (&ask, &self.to) {
                 (Some(site), _) | (None, To::Site(site)) => Arc::clone(site),
-                (None, To::Slot(slot)) => match route.known(*slot) {
+                (None, To::Slot(slot)) => match route.ready(*slot) {
                     Some(site) => site,
                     None => route.site(*slot, trace).await?,
                 },
@@ -128,7 +128,7 @@ impl Load<'_> {
                 Ok(live) => live,
                 Err(trouble) if !trouble.error.kind().is_transient() => return Err(trouble.error),
                 Err(trouble) => {
-                    route.doubt(&trouble.error);
+                    route.doubt();
                     // What was to be asked there is asked at home again.
                     self.items.iter_mut().for_each(|item| item.ask = None);
                     trace.last = Some(trouble.error);
@@ -264,12 +264,12 @@ impl Load<'_> {
                 }
                 Verdict::Doubt(error) => {
                     wait = true;
-                    route.doubt(&error);
+                    route.doubt();
                     trace.last = Some(error);
                 }
                 Verdict::Replica(error) => {
                     wait = true;
-                    route.doubt(&error);
+                    route.doubt();
                     live.wire.fall();
                     trace.last = Some(error);
                 }

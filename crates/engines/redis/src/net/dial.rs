@@ -111,13 +111,17 @@ impl Dialer {
     ) -> Result<Line> {
         match tokio::time::timeout(self.timeout, self.try_open(address, hear, writes)).await {
             Ok(line) => line,
-            Err(_) => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!(
-                    "redis at {address} did not answer the connection within {:?}; is it up, and the way to it open?",
+            Err(_) => {
+                let next = match self.tls {
+                    Some(_) => "is it up, and does that port speak tls?",
+                    None => "is it up, and the way to it open?",
+                };
+                let text = format!(
+                    "redis at {address} did not answer the connection within {:?}; {next}",
                     self.timeout
-                ),
-            )),
+                );
+                Err(Error::new(ErrorKind::Unavailable, text))
+            }
         }
     }
 

@@ -96,6 +96,11 @@ impl Link {
         }
     }
 
+    /// Whether there is a connection, or about to be.
+    pub(super) fn is_live(&self) -> bool {
+        !matches!(&*self.state(), State::Down { .. })
+    }
+
     /// Whether messages to `channel` arrive on the connection that there is now.
     pub(super) fn hears(&self, channel: &str) -> bool {
         match &*self.state() {
@@ -151,7 +156,7 @@ impl Link {
             }
             State::Dialing { failures, since, waiters, .. } => {
                 // A runtime that nobody drives any more never ends its attempt: then ours takes over.
-                let longest = self.hub.dialer.timeout() * 2 + Duration::from_secs(1);
+                let longest = self.hub.dialer.timeout() * 4 + Duration::from_secs(1);
                 if self.hub.clock.now().since(*since) < longest {
                     let (tell, outcome) = oneshot::channel();
                     // Those who gave up need no telling.
@@ -183,6 +188,9 @@ impl Link {
         let tap = Tap(Arc::clone(&wire));
         let line = self.hub.dialer.open(&address, move |push| tap.hear(push), wire.counter()).await?;
         if line.role.as_deref().is_some_and(|role| role != "master") {
+            if let Place::Service(sentinels) = &self.place {
+                sentinels.doubt();
+            }
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use bramah_core::{Error, Result};
+use bramah_core::Result;
 
 use super::{
+    cluster::Cluster,
     link::{Hub, Link, Place},
     trace::Trace,
 };
@@ -54,27 +55,40 @@ impl Site {
 pub(super) enum Route {
     /// One node for everything: a fixed one, or the master of a service.
     One(Arc<Site>),
+    /// Masters that share the slots.
+    Cluster(Cluster),
 }
 
 impl Route {
-    /// The node of a slot, as far as it is known.
-    pub(super) fn known(&self, _slot: Slot) -> Option<Arc<Site>> {
+    /// The node of a slot by what we know, however old that is.
+    pub(super) fn known(&self, slot: Slot) -> Option<Arc<Site>> {
         match self {
             Self::One(site) => Some(Arc::clone(site)),
+            Self::Cluster(cluster) => cluster.known(slot),
+        }
+    }
+
+    /// The node of a slot, if nothing has to be looked up for it.
+    pub(super) fn ready(&self, slot: Slot) -> Option<Arc<Site>> {
+        match self {
+            Self::One(site) => Some(Arc::clone(site)),
+            Self::Cluster(cluster) => cluster.ready(slot),
         }
     }
 
     /// The node of a slot.
-    pub(super) async fn site(&self, _slot: Slot, _trace: &mut Trace) -> Result<Arc<Site>> {
+    pub(super) async fn site(&self, slot: Slot, trace: &mut Trace) -> Result<Arc<Site>> {
         match self {
             Self::One(site) => Ok(Arc::clone(site)),
+            Self::Cluster(cluster) => cluster.site(slot, trace).await,
         }
     }
 
     /// Every node that has keys.
-    pub(super) async fn sites(&self, _trace: &mut Trace) -> Result<Vec<Arc<Site>>> {
+    pub(super) async fn sites(&self, trace: &mut Trace) -> Result<Vec<Arc<Site>>> {
         match self {
             Self::One(site) => Ok(vec![Arc::clone(site)]),
+            Self::Cluster(cluster) => cluster.masters(trace).await,
         }
     }
 
@@ -82,33 +96,43 @@ impl Route {
     pub(super) fn known_sites(&self) -> Vec<Arc<Site>> {
         match self {
             Self::One(site) => vec![Arc::clone(site)],
+            Self::Cluster(cluster) => cluster.sites(),
         }
     }
 
     /// The node that a server has sent us to; none where there is only one.
-    pub(super) fn moved(&self, _slot: Slot, _to: &str, _from: &str) -> Option<Arc<Site>> {
+    pub(super) fn moved(&self, slot: Slot, to: &str, from: &str) -> Option<Arc<Site>> {
         match self {
             Self::One(_) => None,
+            Self::Cluster(cluster) => cluster.moved(slot, to, from),
         }
     }
 
     /// The node that a server has sent us to, for once.
-    pub(super) fn elsewhere(&self, _to: &str, _from: &str) -> Option<Arc<Site>> {
+    pub(super) fn elsewhere(&self, to: &str, from: &str) -> Option<Arc<Site>> {
         match self {
             Self::One(_) => None,
+            Self::Cluster(cluster) => cluster.elsewhere(to, from),
         }
     }
 
     /// Something does not fit what we know: look again before the next request.
-    pub(super) fn doubt(&self, _error: &Error) {
+    pub(super) fn doubt(&self) {
         match self {
             Self::One(_) => {}
+            Self::Cluster(cluster) => cluster.doubt(),
+        }
+    }
+
+    /// Whom it leads to, for errors.
+    pub(super) fn name(&self) -> Arc<str> {
+        match self {
+            Self::One(site) => Arc::clone(&site.node().0),
+            Self::Cluster(cluster) => cluster.name(),
         }
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        match self {
-            Self::One(_) => false,
-        }
+        matches!(self, Self::Cluster(_))
     }
 }

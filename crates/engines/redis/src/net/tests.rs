@@ -1,6 +1,10 @@
 //! The driver against real servers.
 
+mod cluster;
+mod sentinels;
 mod single;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::{
     sync::{Arc, Mutex, Weak},

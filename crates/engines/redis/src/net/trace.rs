@@ -19,7 +19,7 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Patience has ended.
-    pub(super) fn give_up(self, patience: Duration) -> Error {
+    pub(super) fn give_up(self, whom: &str, patience: Duration) -> Error {
         if let Some(wire) = self.awaited {
             // A later answer means nothing any more, and a connection that is this slow is likely dead.
             wire.fall();
