@@ -13,6 +13,7 @@
 //! |---|---|---|
 //! | `memory:` | this process | always there |
 //! | `file:///dir` | the processes of one host | `file`, on by default |
+//! | `redis://host`, `redis+sentinel://…`, `redis+cluster://…` | Redis or Valkey; with `rediss` by TLS | `redis` |
 //!
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
@@ -25,6 +26,8 @@ use std::sync::Arc;
 pub use bramah_core::*;
 #[cfg(feature = "file")]
 pub use bramah_file::File;
+#[cfg(feature = "redis")]
+pub use bramah_redis as redis;
 
 /// Opens a session with the defaults on the store at `url`.
 ///
@@ -44,13 +47,15 @@ pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
         ("memory", _) => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "file")]
         ("file", rest) => Ok(Arc::new(File::open(url::directory(rest)?)?)),
+        #[cfg(feature = "redis")]
+        (scheme, _) if url::REDIS.contains(&scheme) => Ok(Arc::new(redis::Redis::from_url(url)?)),
         (scheme, _) => Err(url::unknown(scheme)),
     }
 }
 
 /// The stores of this build, by their URLs.
 pub fn schemes() -> &'static [&'static str] {
-    if cfg!(feature = "file") { &["memory:", "file:///dir"] } else { &["memory:"] }
+    url::SCHEMES
 }
 
 /// `url` without what may be secret in it: user info and the query's values.

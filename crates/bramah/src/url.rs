@@ -5,8 +5,28 @@ use std::path::PathBuf;
 
 use bramah_core::{Error, ErrorKind, Result};
 
-/// The schemes of this build, for messages.
-const KNOWN: &str = if cfg!(feature = "file") { "memory:, file:///dir" } else { "memory:" };
+/// The stores of this build.
+pub(crate) const SCHEMES: &[&str] = &[
+    "memory:",
+    #[cfg(feature = "file")]
+    "file:///dir",
+    #[cfg(feature = "redis")]
+    "redis://host",
+    #[cfg(feature = "redis")]
+    "redis+sentinel://host,host/service",
+    #[cfg(feature = "redis")]
+    "redis+cluster://host,host",
+];
+
+/// The schemes of Redis URLs. Those with two s are the same over TLS.
+#[cfg(feature = "redis")]
+pub(crate) const REDIS: &[&str] =
+    &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
+
+/// The same, for messages.
+fn known() -> String {
+    SCHEMES.join(", ")
+}
 
 /// The scheme and what follows its colon.
 pub(crate) fn scheme(url: &str) -> Result<(&str, &str)> {
@@ -16,12 +36,12 @@ pub(crate) fn scheme(url: &str) -> Result<(&str, &str)> {
     };
     url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
         let shown: String = redacted(url).chars().take(80).flat_map(char::escape_debug).collect();
-        Error::new(ErrorKind::Invalid, format!("\"{shown}\" is not the URL of a store; use one of {KNOWN}"))
+        Error::new(ErrorKind::Invalid, format!("\"{shown}\" is not the URL of a store; use one of {}", known()))
     })
 }
 
 pub(crate) fn unknown(scheme: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("no store for {scheme}: in this build; it has {KNOWN}"))
+    Error::new(ErrorKind::Unsupported, format!("no store for {scheme}: in this build; it has {}", known()))
 }
 
 /// The directory of a `file:` URL: `file:///dir`, or `file:dir` relative to where we are. Percent-encoded bytes are
