@@ -36,7 +36,10 @@ pub(crate) fn scheme(url: &str) -> Result<(&str, &str)> {
     };
     url.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| {
         let shown: String = redacted(url).chars().take(80).flat_map(char::escape_debug).collect();
-        Error::new(ErrorKind::Invalid, format!("\"{shown}\" is not the URL of a store; use one of {}", known()))
+        Error::new(
+            ErrorKind::Invalid,
+            format!("\"{shown}\" is not the URL of a store; use one of {}", known()),
+        )
     })
 }
 

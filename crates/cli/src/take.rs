@@ -74,13 +74,25 @@ async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result
                 }
                 in_use = found;
             }
-            got => return Ok(got?),
+            got => match got? {
+                Some(guards) if !prove(&guards, want).await? => {}
+                got => return Ok(got),
+            },
         }
     }
     Err(Failure::new(
         Exit::Busy(Exit::BUSY),
         format!("{}: others keep changing how it is used", want.title()),
     ))
+}
+
+/// Has the store say that what was waited for is ours for a whole ttl: until then it is good for a few seconds, and a
+/// command would be ended before it had begun. Whether it still is.
+async fn prove(guards: &Guards, want: &Want) -> Result<bool, Failure> {
+    for guard in guards.iter().filter(|guard| guard.remaining() < want.ttl / 2) {
+        guard.confirm().await?;
+    }
+    Ok(guards.is_held())
 }
 
 /// The capacities of the lines that somebody stands in.

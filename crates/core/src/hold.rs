@@ -81,7 +81,9 @@ impl Guard {
         }
     }
 
-    /// Asks the store whether it is held: a break is found out now, and not with the next renewal. Whether it is.
+    /// Asks the store whether it is held: a break is found out now, and not with the next renewal. Whether it is. From
+    /// here on it is good for a whole ttl again, without a fixed lease: one that was [waited for](crate::Claim::kept) is
+    /// good for a few seconds at first, until it is renewed.
     ///
     /// # Errors
     /// What the engine says; then nothing is known, and [`is_held`](Guard::is_held) counts.
@@ -93,8 +95,12 @@ impl Guard {
             return Ok(false);
         }
         let (core, seat) = (self.hold.core(), &self.hold.seat);
+        let sent = core.clock.now();
         match core.whole(core.engine.claim(seat.question())).await? {
-            Standing::Held { .. } => {}
+            Standing::Held { .. } => {
+                seat.prove();
+                seat.confirm(core.good_until(sent, None), core.clock.now());
+            }
             Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
                 seat.lose();
             }

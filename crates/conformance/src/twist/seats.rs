@@ -50,7 +50,8 @@ impl Twist for OneSeat {
         Reply::later(async move {
             let answer = reply.await;
             // Who only watches has no seat.
-            if matches!(answer, Ok(Standing::Refused | Standing::Gone | Standing::Queued { ahead: None, .. })) {
+            if matches!(answer, Ok(Standing::Refused | Standing::Gone | Standing::Queued { ahead: None, .. }))
+            {
                 free(&taken, &key, id);
             }
             answer

@@ -170,11 +170,13 @@ impl Ears {
     /// A message to a session's channel, whose name ends with the session: `g`, the claim's number and its fence for a
     /// grant; `b` and the number for a break. Anything else is not ours.
     fn message(&self, channel: &[u8], payload: &[u8]) {
-        let Some(session) = channel.len().checked_sub(32).and_then(|at| std::str::from_utf8(&channel[at..]).ok())
+        let Some(session) =
+            channel.len().checked_sub(32).and_then(|at| std::str::from_utf8(&channel[at..]).ok())
         else {
             return;
         };
-        let Some((number, fence)) = std::str::from_utf8(payload).ok().and_then(|text| text.split_at_checked(13))
+        let Some((number, fence)) =
+            std::str::from_utf8(payload).ok().and_then(|text| text.split_at_checked(13))
         else {
             return;
         };

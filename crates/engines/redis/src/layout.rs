@@ -77,10 +77,22 @@ impl Scheme {
             prefix: prefix.to_owned(),
             beside: beside.to_owned(),
             cluster,
-            enter: build("enter", pick(include_str!("../scripts/enter.lua"), include_str!("../scripts/plain_enter.lua"))),
-            ask: build("ask", pick(include_str!("../scripts/ask.lua"), include_str!("../scripts/plain_ask.lua"))),
-            leave: build("leave", pick(include_str!("../scripts/leave.lua"), include_str!("../scripts/plain_leave.lua"))),
-            renew: build("renew", pick(include_str!("../scripts/renew.lua"), include_str!("../scripts/plain_renew.lua"))),
+            enter: build(
+                "enter",
+                pick(include_str!("../scripts/enter.lua"), include_str!("../scripts/plain_enter.lua")),
+            ),
+            ask: build(
+                "ask",
+                pick(include_str!("../scripts/ask.lua"), include_str!("../scripts/plain_ask.lua")),
+            ),
+            leave: build(
+                "leave",
+                pick(include_str!("../scripts/leave.lua"), include_str!("../scripts/plain_leave.lua")),
+            ),
+            renew: build(
+                "renew",
+                pick(include_str!("../scripts/renew.lua"), include_str!("../scripts/plain_renew.lua")),
+            ),
             look: build("look", include_str!("../scripts/look.lua")),
         }
     }
@@ -211,7 +223,13 @@ impl Scheme {
     }
 
     /// `record`: of a break, if it is one.
-    pub(crate) fn leave(&self, place: &Place, text: &str, record: Option<&str>, patience: Duration) -> Request {
+    pub(crate) fn leave(
+        &self,
+        place: &Place,
+        text: &str,
+        record: Option<&str>,
+        patience: Duration,
+    ) -> Request {
         let mut cmd = self.call(&self.leave, place);
         cmd.arg(text);
         if let Some(record) = record {
@@ -278,7 +296,14 @@ impl Scheme {
         cmd
     }
 
-    fn request(&self, place: &Place, cmd: Cmd, script: &Arc<Script>, patience: Duration, track: bool) -> Request {
+    fn request(
+        &self,
+        place: &Place,
+        cmd: Cmd,
+        script: &Arc<Script>,
+        patience: Duration,
+        track: bool,
+    ) -> Request {
         Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: Some(script.clone()), track }
     }
 }

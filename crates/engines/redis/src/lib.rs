@@ -16,5 +16,5 @@ mod survey;
 mod text;
 mod url;
 
-pub use engine::Redis;
 pub use config::{Address, Config, Eviction, Layout, Replicas, Secret, Tls, Topology};
+pub use engine::Redis;

@@ -73,7 +73,9 @@ fn judge(node: &Node, info: &Info, layout: Layout, eviction: Eviction) -> Result
         return refuse(format!("{} has Redis {version}; locks need {OLDEST}.0 or later, or Valkey", node.0));
     }
     match info.get("maxmemory_policy") {
-        Some(policy) if policy != "noeviction" && layout == Layout::Native && eviction == Eviction::Refused => {
+        Some(policy)
+            if policy != "noeviction" && layout == Layout::Native && eviction == Eviction::Refused =>
+        {
             refuse(format!(
                 "{} may throw locks away when its memory is full (maxmemory-policy {policy}); set noeviction, use \
                  another server, or accept it with eviction=allow",
@@ -96,7 +98,9 @@ mod tests {
     fn a_server_that_evicts_is_refused_for_lines_unless_it_is_allowed_to() {
         let evicts = "redis_version:7.0.15\r\nmaxmemory_policy:allkeys-lru\r\n";
         let refusal = judged(evicts, Layout::Native, Eviction::Refused).unwrap();
-        assert!(refusal.contains("h:1") && refusal.contains("allkeys-lru") && refusal.contains("eviction=allow"));
+        assert!(
+            refusal.contains("h:1") && refusal.contains("allkeys-lru") && refusal.contains("eviction=allow")
+        );
         assert_eq!(judged(evicts, Layout::Native, Eviction::Allowed), None);
         assert_eq!(judged(evicts, Layout::Plain, Eviction::Refused), None);
         let keeps = "redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n";

@@ -11,8 +11,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Error, ErrorKind, Exit, Fence, Opening, Profile, Renewal, Result, SessionId, Standing, Wait,
-    Wake,
+    Claim, Clock, Error, ErrorKind, Exit, Fence, Opening, Profile, Renewal, Result, SessionId, Standing,
+    Wait, Wake,
 };
 use redis::Value;
 
@@ -140,7 +140,9 @@ impl<D: Driver> Protocol<D> {
     /// Whether this grant is to be written down with its fence, and the mark to be compared with the server's clock.
     /// Not for each: one call less is a tenth of what a lock costs the server.
     fn stamp(&self, slot: Slot) -> bool {
-        let Some(last) = self.stamped_ns.get(usize::from(slot)).or(self.stamped_ns.first()) else { return true };
+        let Some(last) = self.stamped_ns.get(usize::from(slot)).or(self.stamped_ns.first()) else {
+            return true;
+        };
         let now = self.clock.now().ns();
         let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= STAMP.as_nanos() as u64;
         if due {
@@ -299,7 +301,11 @@ impl<D: Driver> Protocol<D> {
         Ok(())
     }
 
-    pub(crate) async fn renew(self: &Arc<Self>, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Result<Renewal> {
+    pub(crate) async fn renew(
+        self: &Arc<Self>,
+        session: SessionId,
+        claims: Arc<[Arc<Claim>]>,
+    ) -> Result<Renewal> {
         self.touch(session).await;
         renewal::renew(self, claims).await
     }
@@ -346,7 +352,9 @@ impl Answer {
         let fence = |number: i64| u64::try_from(number).ok().map(Fence::new);
         let millis = |number: i64| u64::try_from(number).ok().map(Duration::from_millis);
         let known = match value {
-            Value::Int(number) => fence(*number).map(|number| Self::Held { fence: Some(number), left: claim.lease }),
+            Value::Int(number) => {
+                fence(*number).map(|number| Self::Held { fence: Some(number), left: claim.lease })
+            }
             Value::Array(parts) => match parts.as_slice() {
                 [Value::BulkString(word), rest @ ..] => match (word.as_slice(), rest) {
                     (b"h", [Value::Int(number), Value::Int(left)]) => {

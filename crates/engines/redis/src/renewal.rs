@@ -28,7 +28,10 @@ struct Item {
 /// What one call can renew together: of one slot, and of one ttl or with leases of their own.
 type Kind = (Slot, Option<Duration>);
 
-pub(crate) async fn renew<D: Driver>(protocol: &Arc<Protocol<D>>, claims: Arc<[Arc<Claim>]>) -> Result<Renewal> {
+pub(crate) async fn renew<D: Driver>(
+    protocol: &Arc<Protocol<D>>,
+    claims: Arc<[Arc<Claim>]>,
+) -> Result<Renewal> {
     let mut kinds: BTreeMap<Kind, Vec<Item>> = BTreeMap::new();
     let mut shortest = Duration::MAX;
     for claim in claims.iter() {

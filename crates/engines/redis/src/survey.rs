@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Broken, Claim, ClaimId, Error, ErrorKind, Fence, Health, LineView, Look, Name, PlaceState, PlaceView,
-    Result, Scope, SessionId, Survey, Wait, Wake,
+    About, Broken, Claim, ClaimId, Error, ErrorKind, Fence, Health, LineView, Look, Name, PlaceState,
+    PlaceView, Result, Scope, SessionId, Survey, Wait, Wake,
 };
 use redis::Value;
 
@@ -83,7 +83,11 @@ async fn scan<D: Driver>(protocol: &Protocol<D>, scope: &Scope) -> Result<Vec<(N
             cmd.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
             let (next, keys) = step(&protocol.driver.ask(&node, cmd, patience).await?, &node)?;
             for key in keys {
-                let bare = if protocol.terms.layout == Layout::Native { key.strip_suffix(":b").unwrap_or(&key) } else { &key };
+                let bare = if protocol.terms.layout == Layout::Native {
+                    key.strip_suffix(":b").unwrap_or(&key)
+                } else {
+                    &key
+                };
                 if let Some(name) = scheme.name_at(bare).filter(|name| scope.covers(name)) {
                     let place = scheme.place(&name);
                     found.entry(name).or_insert(place);
@@ -112,7 +116,9 @@ fn step(answer: &Value, node: &Node) -> Result<(String, Vec<String>)> {
 /// A text as a pattern that matches itself only.
 fn glob(text: &str) -> String {
     text.chars()
-        .flat_map(|c| if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') { vec!['\\', c] } else { vec![c] })
+        .flat_map(
+            |c| if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^' | '-') { vec!['\\', c] } else { vec![c] },
+        )
         .collect()
 }
 
@@ -203,7 +209,8 @@ impl Seen<'_> {
     fn held(&self, claim: Claim, fence: Option<Fence>, left: Option<Duration>) -> PlaceView {
         // A fence is the time of its grant, unless it was raised above the clock; else the last renewal tells as much as
         // is known.
-        let granted_ms = fence.map(|fence| fence.get() / 1000).filter(|granted_ms| *granted_ms <= self.now_ms);
+        let granted_ms =
+            fence.map(|fence| fence.get() / 1000).filter(|granted_ms| *granted_ms <= self.now_ms);
         let since = match (granted_ms, left) {
             (Some(granted_ms), _) => Duration::from_millis(self.now_ms - granted_ms),
             (None, Some(left)) => claim.lease.unwrap_or(claim.ttl).saturating_sub(left),
@@ -243,7 +250,14 @@ impl Seen<'_> {
                 if !left.is_zero() {
                     let (claim, state) = (Arc::new(claim), PlaceState::Waiting);
                     let age = millis(now - entered);
-                    waiting.push(PlaceView { claim, about: None, state, age, left: Some(left), health: Health::Unknown });
+                    waiting.push(PlaceView {
+                        claim,
+                        about: None,
+                        state,
+                        age,
+                        left: Some(left),
+                        health: Health::Unknown,
+                    });
                 }
             }
         }
@@ -299,7 +313,9 @@ fn strange_session(value: &[u8]) -> SessionId {
 fn foreign(name: &Name, why: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
-        format!("{name}: what is stored under its key is not a lock of this layout: {why}; remove it or use another prefix"),
+        format!(
+            "{name}: what is stored under its key is not a lock of this layout: {why}; remove it or use another prefix"
+        ),
     )
 }
 

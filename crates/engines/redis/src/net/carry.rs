@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Error, ErrorKind, Result};
 use redis::{Cmd, Pipeline, RedisError, Value};
 
+use super::within::nap;
 use super::{
     link::Live,
     route::{Route, Site},
@@ -12,7 +13,6 @@ use super::{
     verdict::Verdict,
     wire::Wire,
 };
-use super::within::nap;
 use crate::{
     driver::{Lane, Request, Slot},
     error,

@@ -55,7 +55,8 @@ fn connect(url: String) -> Later<Result<Arc<dyn Engine>>> {
 fn start(deployment: &Deployment) -> std::result::Result<(String, Option<Arc<Server>>), String> {
     match deployment {
         Deployment::One(flavor) => {
-            let server = Arc::new(Server::with(*flavor, &[("appendonly", "yes"), ("appendfsync", "always")])?);
+            let server =
+                Arc::new(Server::with(*flavor, &[("appendonly", "yes"), ("appendfsync", "always")])?);
             Ok((server.url(), Some(server)))
         }
         Deployment::Sentinel(flavor) => {
