@@ -159,8 +159,7 @@ impl<D: Driver> Protocol<D> {
         let watches = !claim.again && self.wait(&claim) == Wait::Watch;
         let watch = watches.then(|| self.ears.watch(place.key.as_bytes()));
         let answer = if claim.again {
-            let asked = self.driver.send(self.scheme.ask(&place, &claim, &text, patience)).await;
-            asked.and_then(|asked| Answer::read(&asked, &claim))
+            self.question(&claim, &place, &text, patience).await
         } else {
             let others = watch.as_ref().is_some_and(|watch| watch.others > 0);
             self.enter(&claim, &place, &text, others, patience).await
@@ -180,6 +179,10 @@ impl<D: Driver> Protocol<D> {
             }
             Answer::Queued { ahead, sleep } => {
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
+                // The connection may have ended before there was anybody to tell that it did.
+                if !self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, claim.id.session)) {
+                    self.ears.prod(claim.id);
+                }
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
             }
             Answer::Watching { sleep } => watching(watch, sleep),
@@ -228,6 +231,20 @@ impl<D: Driver> Protocol<D> {
         }
         let entered = self.driver.send(self.scheme.enter(place, claim, text, how(wait), patience)).await?;
         Answer::read(&entered, claim)
+    }
+
+    /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
+    /// again: a grant in between was pushed to nobody.
+    async fn question(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<Answer> {
+        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        let answer = Answer::read(&asked, claim)?;
+        let channel = self.scheme.channel(place.slot, claim.id.session);
+        if !matches!(answer, Answer::Queued { .. }) || self.driver.is_listening(place.slot, &channel) {
+            return Ok(answer);
+        }
+        self.driver.listen(place.slot, channel.into(), patience).await?;
+        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        Answer::read(&asked, claim)
     }
 
     /// What a pushed grant of the claim would mean.
