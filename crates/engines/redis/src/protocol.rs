@@ -256,28 +256,37 @@ impl<D: Driver> Protocol<D> {
         }
     }
 
-    /// Waits until enough replicas have the grant; else withdraws it.
+    /// Waits until enough replicas have the grant. A new one that too few have is withdrawn; one that was asked about is
+    /// not, for it may be a hold that somebody believes in: core withdraws what a caller does not get.
     async fn replicate(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<()> {
+        let error = match self.reach(place, patience).await {
+            Ok((reached, needed)) if reached >= needed => return Ok(()),
+            Ok((reached, needed)) => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: {reached} of the {needed} replicas that replicas={} asks for had it in time, so it does not \
+                     count; look at the replicas",
+                    claim.name, self.terms.replicas
+                ),
+            ),
+            Err(error) => error,
+        };
+        if !claim.again {
+            self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
+        }
+        Err(error)
+    }
+
+    /// How many replicas have what was written before, and how many have to.
+    async fn reach(&self, place: &Place, patience: Duration) -> Result<(u64, u64)> {
         let needed = self.needed(place, patience).await?;
         let mut cmd = redis::cmd("WAIT");
         cmd.arg(needed).arg(text::millis(patience / 2));
-        let answer = self.driver.send(self.scheme.plainly(place, cmd, patience)).await;
-        let reached = match &answer {
-            Ok(Value::Int(reached)) => u64::try_from(*reached).unwrap_or(0),
+        let reached = match self.driver.send(self.scheme.plainly(place, cmd, patience)).await? {
+            Value::Int(reached) => u64::try_from(reached).unwrap_or(0),
             _ => 0,
         };
-        if answer.is_ok() && reached >= needed {
-            return Ok(());
-        }
-        self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "{} was granted, but {reached} of the {needed} replicas that replicas={} asks for had it in time; \
-                 it was withdrawn",
-                claim.name, self.terms.replicas
-            ),
-        ))
+        Ok((reached, needed))
     }
 
     /// How many replicas the policy asks for.

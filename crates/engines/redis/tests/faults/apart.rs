@@ -4,7 +4,8 @@ use crate::rig::*;
 
 async fn are_apart(layout: Layout, one: &str, other: &str) {
     let server = server(&[]);
-    let (one, other) = (layout.url(&format!("{}{one}", server.url())), layout.url(&format!("{}{other}", server.url())));
+    let (one, other) =
+        (layout.url(&format!("{}{one}", server.url())), layout.url(&format!("{}{other}", server.url())));
     let (a, b, twin) = (open(&one, ms(3000)).await, open(&other, ms(3000)).await, open(&one, ms(3000)).await);
     let of_a = mutex(&a, "same").lock().await.unwrap();
     assert!(mutex(&twin, "same").try_lock().await.unwrap().is_none(), "the same lock is the same lock");

@@ -12,6 +12,8 @@ mod fences;
 mod frozen;
 mod lost_replies;
 mod paused;
+mod places;
+mod refusals;
 mod replicas;
 mod restart;
 mod scripts;

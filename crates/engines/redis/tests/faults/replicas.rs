@@ -139,3 +139,23 @@ async fn a_pushed_grant_that_too_few_replicas_have_is_no_grant() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_question_that_too_few_replicas_have_heard_of_does_not_cost_the_lock() {
+    on_both(|layout| async move {
+        let group = Group::start().await;
+        let (a, b) = (group.open(layout, "all").await, group.open(layout, "none").await);
+        let ledger = Ledger::strict();
+        let held = ledger.lock(&mutex(&a, "asked")).await;
+        group.cut(2);
+        let error = held.confirm().await.expect_err("too few replicas");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        if let Some(guard) = mutex(&b, "asked").try_lock().await.unwrap() {
+            drop(ledger.granted(guard));
+        }
+        assert!(held.is_held(), "the store has it, and it was renewed");
+        assert_eq!(held.release().await, Release::Released);
+        close_all([a, b], &[&group.master]).await;
+    })
+    .await;
+}
