@@ -43,12 +43,19 @@ impl Scene {
         mutex(&self.other, "lost")
     }
 
-    /// From here on the answer to the next script that mentions the lock is lost.
+    /// From here on the answer to the next script is lost.
     fn lose_next(&self) -> u64 {
+        self.lose_next_ending(&[""])
+    }
+
+    /// The same for the next script whose last argument is one of these.
+    fn lose_next_ending(&self, words: &[&str]) -> u64 {
         let before = self.proxy.counts().lost;
         let mut armed = true;
+        let ends: Vec<_> = words.iter().map(|word| format!("{word}\r\n")).collect();
         self.proxy.lose_replies_matching(self.loss, move |bytes| {
-            let ours = bytes.windows(7).any(|part| part == b"EVALSHA");
+            let ours = bytes.windows(7).any(|part| part == b"EVALSHA")
+                && ends.iter().any(|end| bytes.ends_with(end.as_bytes()));
             let lose = armed && ours;
             armed &= !ours;
             lose
@@ -121,6 +128,60 @@ async fn lost_questions(layout: Layout, loss: Loss) {
     scene.end().await;
 }
 
+async fn lost_places(layout: Layout, loss: Loss) {
+    let scene = Scene::set(layout, loss).await;
+    for _ in 0..ROUNDS {
+        let held = scene.ledger.lock(&scene.other()).await;
+        // The store knows of a waiter that does not know whether it waits.
+        let before = scene.lose_next_ending(&["\r\nl", "\r\nls", "\r\nw", "\r\nws", "\r\nwo"]);
+        let waiting = tokio::spawn({
+            let (ledger, lock) = (scene.ledger.clone(), scene.ours());
+            async move { ledger.persist(&lock).await }
+        });
+        scene.await_lost(before).await;
+        assert_eq!(held.release().await, Release::Released);
+        let released = now();
+        let next = waiting.await.unwrap();
+        assert!(now().since(released) < TTL + ms(600), "after {:?}", now().since(released));
+        assert!(scene.other().try_lock().await.unwrap().is_none(), "it is held");
+        assert_ne!(next.release().await, Release::AlreadyLost);
+        scene.other_gets_it().await;
+    }
+    scene.end().await;
+}
+
+/// Who waits in line asks when its connection has ended; and that answer is lost, too.
+async fn lost_questions_of_a_waiter(loss: Loss) {
+    let scene = Scene::set(Layout::Native, loss).await;
+    for _ in 0..ROUNDS {
+        let held = scene.ledger.lock(&scene.other()).await;
+        let waiting = tokio::spawn({
+            let (ledger, lock) = (scene.ledger.clone(), scene.ours());
+            async move { ledger.persist(&lock).await }
+        });
+        await_line(&scene.server, Layout::Native, "lost", 2).await;
+        // A question ends with an empty argument.
+        let before = scene.lose_next_ending(&["$0\r\n"]);
+        scene.proxy.sever();
+        scene.await_lost(before).await;
+        assert!(held.confirm().await.unwrap() && !waiting.is_finished());
+        assert_eq!(held.release().await, Release::Released);
+        assert_ne!(waiting.await.unwrap().release().await, Release::AlreadyLost);
+        scene.other_gets_it().await;
+    }
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_waiters_question_whose_answer_is_cut_off_is_asked_again() {
+    lost_questions_of_a_waiter(Loss::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_waiters_question_whose_answer_never_comes_is_asked_again() {
+    lost_questions_of_a_waiter(Loss::Stall).await;
+}
+
 async fn lost_renewals(layout: Layout, loss: Loss) {
     let scene = Scene::set(layout, loss).await;
     for _ in 0..ROUNDS {
@@ -182,6 +243,8 @@ on_all! {
     a_try_whose_answer_never_comes_leaves_no_ghost: lost_tries, Stall;
     a_question_whose_answer_is_cut_off_changes_nothing: lost_questions, Kill;
     a_question_whose_answer_never_comes_changes_nothing: lost_questions, Stall;
+    a_place_whose_answer_is_cut_off_is_served_once: lost_places, Kill;
+    a_place_whose_answer_never_comes_is_served_once: lost_places, Stall;
     a_renewal_whose_answer_is_cut_off_is_followed_by_another: lost_renewals, Kill;
     a_renewal_whose_answer_never_comes_is_followed_by_another: lost_renewals, Stall;
     a_release_whose_answer_is_cut_off_is_a_release: lost_releases, Kill;

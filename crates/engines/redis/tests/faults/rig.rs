@@ -269,3 +269,32 @@ pub async fn await_nothing_left(servers: &[&Server]) {
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use bramah_core::Memory;
+
+    use super::*;
+
+    /// The checks of the ledger have to be able to fail.
+    #[tokio::test]
+    async fn a_ledger_notices_two_holders_and_a_fence_that_falls() {
+        let session = Session::open(Memory::new()).await.unwrap();
+        let [one, two, three] = ["one", "two", "three"].map(|name| mutex(&session, name));
+        let noticed = |ledger: &Arc<Ledger>, guard: Guard| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(ledger.granted(guard)))).is_err()
+        };
+        let (lower, higher) = (one.lock().await.unwrap(), two.lock().await.unwrap());
+        assert!(lower.fence() <= higher.fence());
+        let strict = Ledger::strict();
+        let held = strict.granted(lower);
+        assert!(noticed(&strict, higher), "two of them held");
+        drop(held);
+        let falling = Ledger::forgiving();
+        let early = three.lock().await.unwrap();
+        while one.lock().await.unwrap().fence() <= early.fence() {}
+        let held = falling.granted(one.lock().await.unwrap());
+        assert!(noticed(&falling, early), "the fence fell");
+        drop(held);
+    }
+}
