@@ -1,4 +1,5 @@
 //! The plain layout beside other people's clients, on one server: who holds is respected, and who releases is heard.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "faults/rig.rs"]
 #[allow(dead_code, reason = "the tests of failures use the rest of it")]

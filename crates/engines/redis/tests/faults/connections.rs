@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use bramah_core::{ErrorKind, Lock, Release};
+use bramah_core::{ErrorKind, Lock, Release, Session};
 use bramah_lab::Redis as Server;
 
 use crate::rig::*;
@@ -32,7 +32,7 @@ async fn a_hold_and_a_place_survive_the_end_of_their_connections_and_the_hand_ov
             for _ in 0..3 {
                 cut_all(&server);
                 // They are back when they wait again.
-                await_ears(&server, layout).await;
+                await_ears(&server, layout, &b).await;
             }
             assert!(held.is_held() && held.confirm().await.unwrap());
             let released = now();
@@ -49,11 +49,12 @@ async fn a_hold_and_a_place_survive_the_end_of_their_connections_and_the_hand_ov
     .await;
 }
 
-/// Waits until somebody is told of what happens: subscribed, or with a key that is tracked.
-async fn await_ears(server: &Server, layout: Layout) {
+/// Waits until the session is told of what happens: subscribed, or somebody with a key that is tracked.
+async fn await_ears(server: &Server, layout: Layout, session: &Session) {
+    let channel = format!("bramah:mark:{}", session.id());
     eventually("somebody who listens", PATIENCE, || {
         let there = match layout {
-            Layout::Native => !server.call(&["PUBSUB", "CHANNELS", "bramah:mark:*"])?.many().is_empty(),
+            Layout::Native => !server.call(&["PUBSUB", "CHANNELS", &channel])?.many().is_empty(),
             Layout::Plain => server.call(&["INFO", "stats"])?.text().lines().any(|line| {
                 line.strip_prefix("tracking_total_keys:").is_some_and(|count| count.trim() != "0")
             }),

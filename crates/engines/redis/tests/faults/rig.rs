@@ -13,20 +13,20 @@ use bramah_redis::Redis;
 use tokio::task::JoinHandle;
 
 /// How long anything may take that is not what a test is about. A busy machine may be very slow.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The layouts that a failure is tried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub(crate) enum Layout {
     Native,
     Plain,
 }
 
 impl Layout {
-    pub const ALL: [Self; 2] = [Self::Native, Self::Plain];
+    pub(crate) const ALL: [Self; 2] = [Self::Native, Self::Plain];
 
     /// A URL with the option for this layout.
-    pub fn url(self, base: &str) -> String {
+    pub(crate) fn url(self, base: &str) -> String {
         let word = match self {
             Self::Native => "native",
             Self::Plain => "plain",
@@ -37,7 +37,7 @@ impl Layout {
 }
 
 /// Runs a test on both layouts at the same time.
-pub async fn on_both<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Layout) -> F) {
+pub(crate) async fn on_both<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Layout) -> F) {
     let running = Layout::ALL.map(|layout| (layout, tokio::spawn(test(layout))));
     for (layout, test) in running {
         if let Err(why) = test.await {
@@ -47,33 +47,33 @@ pub async fn on_both<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Layo
     }
 }
 
-pub fn server(options: &[(&str, &str)]) -> Server {
+pub(crate) fn server(options: &[(&str, &str)]) -> Server {
     Server::with(Flavor::Redis7, options).unwrap()
 }
 
-pub const fn ms(ms: u64) -> Duration {
+pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-pub fn now() -> Moment {
+pub(crate) fn now() -> Moment {
     Clock::boot().now()
 }
 
-pub async fn nap(span: Duration) {
+pub(crate) async fn nap(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
 /// A session of its own engine, as another process would have.
-pub async fn open(url: &str, ttl: Duration) -> Session {
+pub(crate) async fn open(url: &str, ttl: Duration) -> Session {
     try_open(url, ttl).await.unwrap_or_else(|why| panic!("{url}: {why}"))
 }
 
-pub async fn try_open(url: &str, ttl: Duration) -> Result<Session> {
+pub(crate) async fn try_open(url: &str, ttl: Duration) -> Result<Session> {
     Session::builder(Redis::from_url(url)?).ttl(ttl).open().await
 }
 
 /// Asks again and again until there is something.
-pub async fn eventually<T>(
+pub(crate) async fn eventually<T>(
     what: &str,
     limit: Duration,
     mut ask: impl FnMut() -> std::result::Result<T, String>,
@@ -91,7 +91,7 @@ pub async fn eventually<T>(
 /// Who believes to hold one lock. Every grant is checked against everybody who still does, and its fence against the
 /// last.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     known: Mutex<Known>,
     /// A store that forgets hands a lock out twice: then only the fences count.
     forgiving: bool,
@@ -105,17 +105,17 @@ struct Known {
 }
 
 impl Ledger {
-    pub fn strict() -> Arc<Self> {
+    pub(crate) fn strict() -> Arc<Self> {
         Arc::new(Self { known: Mutex::default(), forgiving: false })
     }
 
-    pub fn forgiving() -> Arc<Self> {
+    pub(crate) fn forgiving() -> Arc<Self> {
         Arc::new(Self { known: Mutex::default(), forgiving: true })
     }
 
     /// A grant has just been returned. As belief only ends and never comes back, two overlap if and only if the elder one
     /// is still believed when the younger one begins.
-    pub fn granted(self: &Arc<Self>, guard: Guard) -> Held {
+    pub(crate) fn granted(self: &Arc<Self>, guard: Guard) -> Held {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let guard = Arc::new(guard);
         let other = known.held.iter().filter_map(Weak::upgrade).find(|other| other.is_held());
@@ -133,12 +133,12 @@ impl Ledger {
         Held { guard: Some(guard), ledger: self.clone() }
     }
 
-    pub async fn lock(self: &Arc<Self>, lock: &Lock) -> Held {
+    pub(crate) async fn lock(self: &Arc<Self>, lock: &Lock) -> Held {
         self.granted(lock.lock().await.unwrap_or_else(|why| panic!("{why}")))
     }
 
     /// The same for one who is not put off by a store that does not answer.
-    pub async fn persist(self: &Arc<Self>, lock: &Lock) -> Held {
+    pub(crate) async fn persist(self: &Arc<Self>, lock: &Lock) -> Held {
         let began = now();
         loop {
             match lock.lock().await {
@@ -150,21 +150,21 @@ impl Ledger {
         }
     }
 
-    pub fn grants(&self) -> usize {
+    pub(crate) fn grants(&self) -> usize {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).grants
     }
 }
 
 /// A guard that a ledger knows of.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     guard: Option<Arc<Guard>>,
     ledger: Arc<Ledger>,
 }
 
 impl Held {
     /// Belief ends here, and then the lock is released.
-    pub async fn release(mut self) -> Release {
+    pub(crate) async fn release(mut self) -> Release {
         match self.strike() {
             Some(guard) => guard.release().await,
             None => panic!("somebody else has the guard"),
@@ -179,7 +179,7 @@ impl Held {
     }
 
     /// Waits until the loss is told.
-    pub async fn await_loss(&self, limit: Duration) {
+    pub(crate) async fn await_loss(&self, limit: Duration) {
         let told = tokio::time::timeout(limit, self.lost()).await;
         assert!(told.is_ok(), "the loss of {self:?} was not told within {limit:?}");
         assert!(!self.is_held());
@@ -201,18 +201,18 @@ impl Drop for Held {
 }
 
 /// The locks of many, one after the other, each noted in the ledger.
-pub fn wait_for(ledger: &Arc<Ledger>, lock: &Lock) -> JoinHandle<Held> {
+pub(crate) fn wait_for(ledger: &Arc<Ledger>, lock: &Lock) -> JoinHandle<Held> {
     let (ledger, lock) = (ledger.clone(), lock.clone());
     tokio::spawn(async move { ledger.lock(&lock).await })
 }
 
 /// A mutex of this session, as a lock.
-pub fn mutex(session: &Session, name: &str) -> Lock {
+pub(crate) fn mutex(session: &Session, name: &str) -> Lock {
     session.mutex(name).map(|mutex| Lock::clone(&mutex)).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Waits until so many of the session's claims are in the store, held or waiting.
-pub async fn await_line(server: &Server, layout: Layout, name: &str, members: usize) {
+pub(crate) async fn await_line(server: &Server, layout: Layout, name: &str, members: usize) {
     let what = format!("a line of {members}");
     eventually(&what, PATIENCE, || {
         let found = match layout {
@@ -243,7 +243,7 @@ pub async fn await_line(server: &Server, layout: Layout, name: &str, members: us
 }
 
 /// The keys that should not be there: all but the marks, which are there for good.
-pub fn leftovers(server: &Server) -> std::result::Result<Vec<String>, String> {
+pub(crate) fn leftovers(server: &Server) -> std::result::Result<Vec<String>, String> {
     let keys = server.call(&["KEYS", "*"])?.many();
     Ok(keys.iter().map(|key| key.text()).filter(|key| !is_mark(key)).collect())
 }
@@ -254,7 +254,7 @@ fn is_mark(key: &str) -> bool {
 }
 
 /// Closes the sessions and sees that nothing of them is left.
-pub async fn close_all(sessions: impl IntoIterator<Item = Session>, servers: &[&Server]) {
+pub(crate) async fn close_all(sessions: impl IntoIterator<Item = Session>, servers: &[&Server]) {
     for session in sessions {
         let closed = session.close(PATIENCE).await;
         assert!(closed.left.is_empty(), "{closed:?}");
@@ -262,7 +262,7 @@ pub async fn close_all(sessions: impl IntoIterator<Item = Session>, servers: &[&
     await_nothing_left(servers).await;
 }
 
-pub async fn await_nothing_left(servers: &[&Server]) {
+pub(crate) async fn await_nothing_left(servers: &[&Server]) {
     eventually("an empty store", PATIENCE, || {
         let left: Vec<_> = servers.iter().map(|server| leftovers(server)).collect::<Result<_, _>>()?;
         if left.iter().all(Vec::is_empty) { Ok(()) } else { Err(format!("{left:?}")) }
