@@ -74,7 +74,9 @@ impl Network {
                 let place = Place::Service(Sentinels::new(dialer, service, sentinels));
                 Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))
             }
-            Topology::Cluster(seeds) => Route::Cluster(Cluster::new(&hub, seeds, config.connections)),
+            Topology::Cluster(seeds) => {
+                Route::Cluster(Box::new(Cluster::new(&hub, seeds, config.connections)))
+            }
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
     }
@@ -138,6 +140,10 @@ impl Shared {
         load.items.into_iter().map(|item| item.answer.unwrap_or_else(|| Err(rest.clone()))).collect()
     }
 
+    fn hears(&self, slot: Slot, channel: &str) -> bool {
+        self.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+    }
+
     async fn forget(&self, suffix: &str) {
         for site in self.route.known_sites() {
             for live in site.calls().iter().filter_map(|link| link.now()) {
@@ -175,7 +181,7 @@ impl Driver for Network {
     }
 
     fn is_listening(&self, slot: Slot, channel: &str) -> bool {
-        self.shared.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+        self.shared.hears(slot, channel)
     }
 
     fn listen(
@@ -189,7 +195,14 @@ impl Driver for Network {
             let verb = if shared.route.is_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
             let mut cmd = redis::cmd(verb);
             cmd.arg(&*channel);
-            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await.map(drop)
+            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await?;
+            if shared.hears(slot, &channel) {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "the connection to redis ended while we subscribed; try again",
+            ))
         }
     }
 

@@ -195,13 +195,18 @@ impl Load<'_> {
                 live.wire.poison();
                 return Err(disorder(&live.wire));
             }
-            item.answer = Some(Ok(match (answer, refusal) {
+            item.answer = Some(match (answer, refusal) {
                 // What came before it was refused, and that is why.
                 (Value::ServerError(error), Some(refusal)) if error.code() == "NOSCRIPT" => {
-                    Value::ServerError(refusal)
+                    Ok(Value::ServerError(refusal))
                 }
-                (answer, _) => answer,
-            }));
+                // It was done, but nobody will tell of changes.
+                (answer, Some(refusal)) if item.track && !matches!(answer, Value::ServerError(_)) => {
+                    let why = error::from_server(&refusal, live.wire.address());
+                    Err(Error::caused(ErrorKind::Unavailable, why.to_string(), why))
+                }
+                (answer, _) => Ok(answer),
+            });
             item.ask = None;
             item.load = false;
         }

@@ -10,7 +10,11 @@ use std::{
 
 use bramah_core::{Error, ErrorKind, Result};
 use redis::{PushInfo, PushKind, Value};
-use tokio::{runtime::Handle, sync::mpsc, task::JoinSet};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
 
 use super::{
     dial::{Dialer, Line, text},
@@ -35,6 +39,15 @@ struct State {
     order: Vec<Address>,
     followers: Vec<Follower>,
     watched: bool,
+    watch: Option<AbortHandle>,
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        if let Some(watch) = self.state().watch.take() {
+            watch.abort();
+        }
+    }
 }
 
 /// A link to the master, as of when it was made.
@@ -53,7 +66,7 @@ impl Follower {
 
 impl Sentinels {
     pub(super) fn new(dialer: Dialer, service: &str, sentinels: &[Address]) -> Arc<Self> {
-        let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false };
+        let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false, watch: None };
         Arc::new(Self { dialer: Arc::new(dialer), service: service.into(), state: Mutex::new(state) })
     }
 
@@ -146,7 +159,8 @@ impl Sentinels {
         };
         if let Some(runtime) = runtime {
             let post = Post(Arc::downgrade(self));
-            runtime.spawn(async move { post.stand().await });
+            let watch = runtime.spawn(async move { post.stand().await }).abort_handle();
+            self.state().watch = Some(watch);
         }
     }
 
