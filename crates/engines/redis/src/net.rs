@@ -91,21 +91,27 @@ impl fmt::Debug for Network {
 impl Shared {
     async fn send(&self, request: &Request) -> Result<Value> {
         let mut trace = Trace::default();
-        let carried = async {
+        // Not a variable of its own: the future would be kept twice.
+        let answer = tokio::time::timeout(request.patience, async {
             if !request.track
                 && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
             {
                 return answer;
             }
-            let items = vec![Item::new(request).loading(trace.load)];
-            let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
-            load.carry(&self.route, &mut trace).await?;
-            load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
-        };
-        match tokio::time::timeout(request.patience, carried).await {
+            Box::pin(self.carry(request, &mut trace)).await
+        })
+        .await;
+        match answer {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(trace, request.patience)),
         }
+    }
+
+    async fn carry(&self, request: &Request, trace: &mut Trace) -> Result<Value> {
+        let items = vec![Item::new(request).loading(trace.load)];
+        let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
+        load.carry(&self.route, trace).await?;
+        load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
     }
 
     /// Patience has ended. Perhaps another node should have been asked.
@@ -170,9 +176,7 @@ impl Shared {
 impl Driver for Network {
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
         let shared = Arc::clone(&self.shared);
-        async move {
-            shared.one(To::Slot(request.slot), request.lane, Item::new(&request), request.patience).await
-        }
+        async move { shared.send(&request).await }
     }
 
     fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static {
