@@ -218,7 +218,13 @@ impl Cluster {
                 ))
             }
             Value::ServerError(error) => Err(error::from_server(&error, &address.to_string())),
-            answer => Ok(read_shares(&answer, address)),
+            answer => {
+                Some(read_shares(&answer, address)).filter(|shares| !shares.is_empty()).ok_or_else(|| {
+                    // As one that was reset says it: no reason to forget what the others told.
+                    let text = format!("redis at {address} knows of no slots; has it joined the cluster?");
+                    Error::new(ErrorKind::Unavailable, text)
+                })
+            }
         }
     }
 
