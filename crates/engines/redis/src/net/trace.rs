@@ -39,7 +39,7 @@ impl Trace {
             None => Error::new(
                 ErrorKind::Unavailable,
                 format!(
-                    "redis could not be connected to within {patience:?}; is it up, and the way to it open?"
+                    "redis at {whom} could not be connected to within {patience:?}; is it up, and the way to it open?"
                 ),
             ),
         }
