@@ -1,5 +1,7 @@
 //! The scripts against the reference: random histories on Redis and in memory, and the same answers step by step.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
