@@ -172,8 +172,7 @@ impl<D: Driver> Protocol<D> {
         let watches = !claim.again && self.wait(&claim) == Wait::Watch;
         let watch = watches.then(|| self.ears.watch(place.key.as_bytes()));
         let answer = if claim.again {
-            let asked = self.driver.send(self.scheme.ask(&place, &claim, &text, patience)).await;
-            asked.and_then(|asked| Answer::read(&asked, &claim))
+            self.question(&claim, &place, &text, patience).await
         } else {
             let others = watch.as_ref().is_some_and(|watch| watch.others > 0);
             self.enter(&claim, &place, &text, others, patience).await
@@ -193,6 +192,10 @@ impl<D: Driver> Protocol<D> {
             }
             Answer::Queued { ahead, sleep } => {
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
+                // The connection may have ended before there was anybody to tell that it did.
+                if !self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, claim.id.session)) {
+                    self.ears.prod(claim.id);
+                }
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
             }
             Answer::Watching { sleep } => watching(watch, sleep),
@@ -247,6 +250,20 @@ impl<D: Driver> Protocol<D> {
         Answer::read(&entered, claim)
     }
 
+    /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
+    /// again: a grant in between was pushed to nobody.
+    async fn question(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<Answer> {
+        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        let answer = Answer::read(&asked, claim)?;
+        let channel = self.scheme.channel(place.slot, claim.id.session);
+        if !matches!(answer, Answer::Queued { .. }) || self.driver.is_listening(place.slot, &channel) {
+            return Ok(answer);
+        }
+        self.driver.listen(place.slot, channel.into(), patience).await?;
+        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        Answer::read(&asked, claim)
+    }
+
     /// What a pushed grant of the claim would mean.
     fn meaning(&self, claim: &Claim) -> Grant {
         match () {
@@ -256,28 +273,37 @@ impl<D: Driver> Protocol<D> {
         }
     }
 
-    /// Waits until enough replicas have the grant; else withdraws it.
+    /// Waits until enough replicas have the grant. A new one that too few have is withdrawn; one that was asked about is
+    /// not, for it may be a hold that somebody believes in: core withdraws what a caller does not get.
     async fn replicate(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<()> {
+        let error = match self.reach(place, patience).await {
+            Ok((reached, needed)) if reached >= needed => return Ok(()),
+            Ok((reached, needed)) => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: {reached} of the {needed} replicas that replicas={} asks for had it in time, so it does not \
+                     count; look at the replicas",
+                    claim.name, self.terms.replicas
+                ),
+            ),
+            Err(error) => error,
+        };
+        if !claim.again {
+            self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
+        }
+        Err(error)
+    }
+
+    /// How many replicas have what was written before, and how many have to.
+    async fn reach(&self, place: &Place, patience: Duration) -> Result<(u64, u64)> {
         let needed = self.needed(place, patience).await?;
         let mut cmd = redis::cmd("WAIT");
         cmd.arg(needed).arg(text::millis(patience / 2));
-        let answer = self.driver.send(self.scheme.plainly(place, cmd, patience)).await;
-        let reached = match &answer {
-            Ok(Value::Int(reached)) => u64::try_from(*reached).unwrap_or(0),
+        let reached = match self.driver.send(self.scheme.plainly(place, cmd, patience)).await? {
+            Value::Int(reached) => u64::try_from(reached).unwrap_or(0),
             _ => 0,
         };
-        if answer.is_ok() && reached >= needed {
-            return Ok(());
-        }
-        self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "{} was granted, but {reached} of the {needed} replicas that replicas={} asks for had it in time; \
-                 it was withdrawn",
-                claim.name, self.terms.replicas
-            ),
-        ))
+        Ok((reached, needed))
     }
 
     /// How many replicas the policy asks for.

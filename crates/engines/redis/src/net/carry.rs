@@ -208,7 +208,10 @@ impl Load<'_> {
                 }
                 (answer, _) => Ok(answer),
             });
-            item.ask = None;
+            // Where a script is not known it is loaded: there, and not where we were sent from.
+            if !matches!(&item.answer, Some(Ok(Value::ServerError(error))) if error.code() == "NOSCRIPT") {
+                item.ask = None;
+            }
             item.load = false;
         }
         Ok(true)
