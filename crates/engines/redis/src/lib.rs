@@ -1,6 +1,7 @@
 //! The Redis engine.
 #![allow(dead_code, reason = "under construction")]
 
+pub mod checkup;
 mod config;
 mod driver;
 mod ears;
