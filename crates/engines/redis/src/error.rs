@@ -33,7 +33,8 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
     let (kind, text) = match code {
         "NOAUTH" => (
             ErrorKind::Denied,
-            format!("redis at {address} wants a password: {said}; give one in the url or as password_file"),
+            // Its own words are about HELLO, which nobody typed.
+            format!("redis at {address} wants a password; give one in the url or as password_file"),
         ),
         "WRONGPASS" => {
             (ErrorKind::Denied, format!("redis at {address} does not accept the user or password: {said}"))

@@ -40,6 +40,7 @@
 //!
 //! `docs/engines/redis.md` in the repository has all of it, with options, rights, and a table of failures.
 
+pub mod checkup;
 mod config;
 mod driver;
 mod ears;

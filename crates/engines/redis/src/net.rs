@@ -41,7 +41,7 @@ use self::{
     within::within,
 };
 use crate::{
-    config::{Config, Topology},
+    config::{Address, Config, Topology},
     driver::{Driver, Ear, Lane, Node, Request, Slot},
 };
 
@@ -81,6 +81,17 @@ impl Network {
             }
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
+    }
+
+    /// Asks every sentinel of the configuration; nobody where there are none.
+    pub(crate) async fn ask_sentinels(&self, cmd: &Cmd) -> Vec<(Address, Result<Value>)> {
+        match &self.shared.route {
+            Route::One(site) => match site.place() {
+                Place::Service(sentinels) => sentinels.ask_all(cmd).await,
+                Place::Fixed(_) => Vec::new(),
+            },
+            Route::Cluster(_) => Vec::new(),
+        }
     }
 }
 

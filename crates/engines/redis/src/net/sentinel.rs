@@ -9,7 +9,7 @@ use std::{
 };
 
 use bramah_core::{Error, ErrorKind, Result};
-use redis::{PushInfo, PushKind, Value};
+use redis::{Cmd, PushInfo, PushKind, Value};
 use tokio::{
     runtime::Handle,
     sync::mpsc,
@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(super) struct Sentinels {
     dialer: Arc<Dialer>,
     service: Arc<str>,
+    /// As they were given.
+    all: Box<[Address]>,
     state: Mutex<State>,
 }
 
@@ -68,7 +70,8 @@ impl Follower {
 impl Sentinels {
     pub(super) fn new(dialer: Dialer, service: &str, sentinels: &[Address]) -> Arc<Self> {
         let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false, watch: None };
-        Arc::new(Self { dialer: Arc::new(dialer), service: service.into(), state: Mutex::new(state) })
+        let (dialer, all) = (Arc::new(dialer), sentinels.into());
+        Arc::new(Self { dialer, service: service.into(), all, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -115,6 +118,21 @@ impl Sentinels {
                 }
             }
         }
+    }
+
+    /// The answer of each to a question, in the order of the url.
+    pub(super) async fn ask_all(&self, cmd: &Cmd) -> Vec<(Address, Result<Value>)> {
+        let mut asked = JoinSet::new();
+        for (at, sentinel) in self.all.iter().cloned().enumerate() {
+            let (dialer, cmd) = (Arc::clone(&self.dialer), cmd.clone());
+            asked.spawn(async move {
+                let answer = question(&dialer, &sentinel, &cmd).await;
+                (at, sentinel, answer)
+            });
+        }
+        let mut answers: Vec<_> = asked.join_all().await;
+        answers.sort_by_key(|(at, ..)| *at);
+        answers.into_iter().map(|(_, sentinel, answer)| (sentinel, answer)).collect()
     }
 
     fn prefer(&self, sentinel: &Address) {
@@ -186,6 +204,21 @@ impl Sentinels {
     }
 }
 
+async fn question(dialer: &Dialer, sentinel: &Address, cmd: &Cmd) -> Result<Value> {
+    let mut line = dialer.open(sentinel, |_| (), Arc::default()).await?;
+    let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(cmd)).await;
+    match answer.map_err(|_| silent(sentinel))? {
+        Ok(Value::ServerError(error)) => Err(error::from_server(&error, &sentinel.to_string())),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(error::from_break(&error, &sentinel.to_string())),
+    }
+}
+
+fn silent(sentinel: &Address) -> Error {
+    let text = format!("the sentinel at {sentinel} did not answer; is it frozen?");
+    Error::new(ErrorKind::Unavailable, text)
+}
+
 async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Address> {
     let mut line = dialer.open(sentinel, |_| (), Arc::default()).await?;
     locate(dialer, &mut line, sentinel, service).await
@@ -195,12 +228,18 @@ async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Addre
 async fn locate(dialer: &Dialer, line: &mut Line, sentinel: &Address, service: &str) -> Result<Address> {
     let mut cmd = redis::cmd("SENTINEL");
     cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+<<<<<<< HEAD
     let answer = within(dialer.timeout(), line.connection.send_packed_command(&cmd)).await.map_err(|_| {
         Error::new(
             ErrorKind::Unavailable,
             format!("the sentinel at {sentinel} did not answer; is it frozen?"),
         )
     })?;
+=======
+    let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(&cmd))
+        .await
+        .map_err(|_| silent(sentinel))?;
+>>>>>>> doctor
     match answer.map_err(|error| error::from_break(&error, &sentinel.to_string()))? {
         Value::Array(words) => {
             let mut words = words.iter().map(text);
