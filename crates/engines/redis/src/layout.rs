@@ -308,6 +308,12 @@ impl Scheme {
     }
 }
 
+/// The scripts of the native layout on one node, as they are sent: what the benchmark calls without the rest of us.
+pub fn enter_and_leave() -> [String; 2] {
+    let scheme = Scheme::new(Layout::Native, None, false);
+    [&scheme.enter, &scheme.leave].map(|script| script.code().to_owned())
+}
+
 /// The name is the hash tag, so that whatever else a name may come to have lands in the same slot.
 fn native_key(prefix: &str, name: &str) -> String {
     let mut key = String::with_capacity(prefix.len() + name.len() + 2);
