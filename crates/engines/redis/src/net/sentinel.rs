@@ -228,18 +228,9 @@ async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Addre
 async fn locate(dialer: &Dialer, line: &mut Line, sentinel: &Address, service: &str) -> Result<Address> {
     let mut cmd = redis::cmd("SENTINEL");
     cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-<<<<<<< HEAD
-    let answer = within(dialer.timeout(), line.connection.send_packed_command(&cmd)).await.map_err(|_| {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("the sentinel at {sentinel} did not answer; is it frozen?"),
-        )
-    })?;
-=======
-    let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(&cmd))
+    let answer = within(dialer.timeout(), line.connection.send_packed_command(&cmd))
         .await
         .map_err(|_| silent(sentinel))?;
->>>>>>> doctor
     match answer.map_err(|error| error::from_break(&error, &sentinel.to_string()))? {
         Value::Array(words) => {
             let mut words = words.iter().map(text);
