@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Says where a claim stands, and proves its life. Never enters.
+-- On a server out of memory, too: a hold can be asked about there.
 --
 -- KEYS  1 the line   2 the mark, in a cluster
 -- ARGV  1 the claim  2 a fence to raise its own to, or nothing

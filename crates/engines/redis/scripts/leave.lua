@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Leaves, held or waiting, and makes the next one the holder.
+-- On a server out of memory, too: what is held can be given back and handed over there.
 --
 -- KEYS  1 the line   2 the mark, in a cluster
 -- ARGV  1 the claim  2 the record of a break, if it is one  3 how long to keep that, ms

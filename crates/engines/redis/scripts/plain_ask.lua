@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Says whether a value of ours is there, and proves its life. Never sets it.
+-- On a server out of memory, too: a hold can be asked about there.
 --
 -- KEYS  1 the key    2 the mark, in a cluster
 -- ARGV  1 the value  2 a fence to raise its own to, or nothing

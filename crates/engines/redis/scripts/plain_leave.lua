@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Compare and delete.
+-- On a server out of memory, too: what is held can be given back there.
 --
 -- KEYS  1 the key    2 the mark, in a cluster
 -- ARGV  1 the value  2 the record of a break, if it is one  3 how long to keep that, ms  4 the key of that record

@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Compare and PEXPIRE, for several keys.
+-- On a server out of memory, too: what is held is kept there.
 --
 -- KEYS  the keys, one for each value; last the mark
 -- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the values

@@ -1,4 +1,6 @@
+#!lua flags=allow-oom
 -- Proves the life of claims, and advances the lines they stand in.
+-- On a server out of memory, too: what is held is kept there.
 --
 -- KEYS  the lines, one for each claim; last the mark
 -- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the claims

@@ -199,3 +199,75 @@ impl Ear for Ears {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bramah_core::SessionId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CHANNEL: &[u8] = b"bramah:mark:0000000000000000000000000000002a";
+
+    fn id(seq: u64) -> ClaimId {
+        ClaimId { session: SessionId::from_bits(42), seq }
+    }
+
+    fn grant(payload: &str) -> Push {
+        Push::Message { channel: CHANNEL.to_vec(), payload: payload.as_bytes().to_vec() }
+    }
+
+    #[tokio::test]
+    async fn a_grant_reaches_its_waiter_before_and_after_it_waits() {
+        let ears = Ears::default();
+        let wake = ears.place(id(7), Grant::Exclusive);
+        ears.hear(grant("g0000000000071234"));
+        assert_eq!(wake.await, Woken::Held(Some(Fence::new(1234))));
+        ears.hear(grant("g0000000000081235"));
+        assert_eq!(ears.place(id(8), Grant::Shared).await, Woken::Held(None));
+        ears.hear(grant("g0000000000091236"));
+        assert_eq!(ears.place(id(9), Grant::Unproven).await, Woken::Ask);
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_has_everybody_ask() {
+        let ears = Ears::default();
+        let (place, watch) = (ears.place(id(1), Grant::Exclusive), ears.watch(b"k"));
+        ears.hear(Push::Broken);
+        assert_eq!((place.await, watch.wake.await), (Woken::Ask, Woken::Ask));
+    }
+
+    #[tokio::test]
+    async fn a_change_wakes_one_who_still_listens() {
+        let ears = Ears::default();
+        drop(ears.watch(b"k"));
+        let (first, second) = (ears.watch(b"k"), ears.watch(b"k"));
+        ears.hear(Push::Changed { key: b"k".to_vec() });
+        assert_eq!(first.wake.await, Woken::Ask);
+        assert!(!bell_rang(second.wake), "two were woken for one lock");
+    }
+
+    fn bell_rang(wake: Wake) -> bool {
+        let mut wake = std::pin::pin!(wake);
+        wake.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn early_grants_are_bounded() {
+        let ears = Ears::default();
+        for seq in 0..2 * EARLY as u64 {
+            ears.hear(grant(&format!("g{seq:012x}1")));
+        }
+        assert_eq!(ears.heard().early.len(), EARLY);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics(channel: Vec<u8>, payload: Vec<u8>, text in ".*") {
+            let ears = Ears::default();
+            ears.hear(Push::Message { channel, payload: payload.clone() });
+            ears.hear(Push::Message { channel: CHANNEL.to_vec(), payload });
+            ears.hear(Push::Message { channel: CHANNEL.to_vec(), payload: text.into_bytes() });
+        }
+    }
+}

@@ -43,6 +43,12 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
             ErrorKind::Denied,
             format!("redis at {address} does not permit it: {said}; extend the user's acl"),
         ),
+        "DENIED" => (
+            ErrorKind::Denied,
+            format!(
+                "redis at {address} is in protected mode; give it a password, or connect from its own host"
+            ),
+        ),
         "OOM" => (
             ErrorKind::Unavailable,
             format!("redis at {address} is out of memory: {said}; raise maxmemory or free some"),
@@ -141,7 +147,14 @@ pub(crate) fn from_break(error: &RedisError, address: &str) -> Error {
 /// An error of the first words on a new connection.
 pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
     if let Some(server) = std::error::Error::source(error).and_then(|e| e.downcast_ref::<ServerError>()) {
-        return from_server(server, address);
+        let error = from_server(server, address);
+        if server.code() == "ERR" && error.kind() == ErrorKind::Corrupt {
+            // No lock was asked for yet: it is about how we introduced ourselves.
+            let said = clean(server.details().unwrap_or_default());
+            let text = format!("redis at {address} refused the login or its settings: {said}");
+            return Error::caused(ErrorKind::Invalid, text, server.clone());
+        }
+        return error;
     }
     let why = clean(&error.to_string());
     let (kind, text) = match error.kind() {

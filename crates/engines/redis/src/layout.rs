@@ -308,6 +308,12 @@ impl Scheme {
     }
 }
 
+/// The scripts of the native layout on one node, as they are sent: what the benchmark calls without the rest of us.
+pub fn enter_and_leave() -> [String; 2] {
+    let scheme = Scheme::new(Layout::Native, None, false);
+    [&scheme.enter, &scheme.leave].map(|script| script.code().to_owned())
+}
+
 /// The name is the hash tag, so that whatever else a name may come to have lands in the same slot.
 fn native_key(prefix: &str, name: &str) -> String {
     let mut key = String::with_capacity(prefix.len() + name.len() + 2);
@@ -358,4 +364,83 @@ fn includes(text: &str) -> String {
     text.replace("--@include clock.lua", include_str!("../scripts/clock.lua"))
         .replace("--@include lean.lua", include_str!("../scripts/lean.lua"))
         .replace("--@include line.lua", include_str!("../scripts/line.lua"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_read_back_from_its_key(text in "[^/\\p{Cc}]{1,40}(/[^/\\p{Cc}]{1,20})?", cluster: bool) {
+            let Ok(name) = Name::new(&text) else { return Ok(()) };
+            for layout in [Layout::Native, Layout::Plain] {
+                let scheme = Scheme::new(layout, Some("app:"), cluster);
+                let place = scheme.place(&name);
+                prop_assert_eq!(scheme.name_at(&place.key), Some(name.clone()));
+                prop_assert!(place.key.starts_with(&scheme.keys_under(Some(&name))));
+            }
+        }
+
+        #[test]
+        fn in_a_cluster_everything_of_a_name_has_one_slot(text in "[^/\\p{Cc}]{1,40}") {
+            let Ok(name) = Name::new(&text) else { return Ok(()) };
+            for layout in [Layout::Native, Layout::Plain] {
+                let scheme = Scheme::new(layout, None, true);
+                let place = scheme.place(&name);
+                let session = SessionId::from_bits(7);
+                for other in [scheme.mark(place.slot), scheme.channel(place.slot, session), scheme.record(&place)] {
+                    prop_assert_eq!(slot::slot_of(other.as_bytes()), place.slot, "{}", other);
+                }
+            }
+        }
+
+        #[test]
+        fn no_key_panics(key in ".*") {
+            for layout in [Layout::Native, Layout::Plain] {
+                let _ = Scheme::new(layout, None, false).name_at(&key);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_look_as_documented() {
+        let native = Scheme::new(Layout::Native, None, false);
+        assert_eq!(native.place(&name("orders/42")).key, "bramah:{orders/42}");
+        assert_eq!(native.place(&name("a}%")).key, "bramah:{a%7d%25}");
+        assert_eq!(native.mark(0), "bramah:mark");
+        assert_eq!(native.name_at("bramah:mark"), None);
+        assert_eq!(native.name_at("bramah:session:1"), None);
+        let plain = Scheme::new(Layout::Plain, None, false);
+        assert_eq!(plain.place(&name("orders/42")).key, "orders/42");
+        for beside in ["bramah:mark", "bramah:session:00", "bramah:broken:x", "bramah:{2s}:mark"] {
+            assert_eq!(plain.name_at(beside), None, "{beside}");
+        }
+        assert_eq!(plain.name_at("bramah:mine"), Some(name("bramah:mine")));
+    }
+
+    #[test]
+    fn a_prefix_cannot_end_the_text_that_it_stands_in() {
+        let scheme = Scheme::new(Layout::Native, Some("it's\\\n"), false);
+        assert!(scheme.enter.code().contains(r"'it\'s\\\nmark'"), "{}", scheme.enter.code());
+    }
+
+    #[test]
+    fn scripts_have_no_part_left_out() {
+        for layout in [Layout::Native, Layout::Plain] {
+            let scheme = Scheme::new(layout, None, true);
+            for script in [&scheme.enter, &scheme.ask, &scheme.leave, &scheme.renew, &scheme.look] {
+                assert!(
+                    !script.code().contains("@include") && !script.code().contains("@publish@"),
+                    "{script:?}"
+                );
+            }
+        }
+    }
 }

@@ -76,7 +76,9 @@ impl Network {
                 let place = Place::Service(Sentinels::new(dialer, service, sentinels));
                 Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))
             }
-            Topology::Cluster(seeds) => Route::Cluster(Cluster::new(&hub, seeds, config.connections)),
+            Topology::Cluster(seeds) => {
+                Route::Cluster(Box::new(Cluster::new(&hub, seeds, config.connections)))
+            }
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
     }
@@ -102,21 +104,27 @@ impl fmt::Debug for Network {
 impl Shared {
     async fn send(&self, request: &Request) -> Result<Value> {
         let mut trace = Trace::default();
-        let carried = async {
+        // Not a variable of its own: the future would be kept twice.
+        let answer = within(request.patience, async {
             if !request.track
                 && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
             {
                 return answer;
             }
-            let items = vec![Item::new(request).loading(trace.load)];
-            let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
-            load.carry(&self.route, &mut trace).await?;
-            load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
-        };
-        match within(request.patience, carried).await {
+            Box::pin(self.carry(request, &mut trace)).await
+        })
+        .await;
+        match answer {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(trace, request.patience)),
         }
+    }
+
+    async fn carry(&self, request: &Request, trace: &mut Trace) -> Result<Value> {
+        let items = vec![Item::new(request).loading(trace.load)];
+        let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
+        load.carry(&self.route, trace).await?;
+        load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
     }
 
     /// Patience has ended. Perhaps another node should have been asked.
@@ -151,6 +159,10 @@ impl Shared {
         load.items.into_iter().map(|item| item.answer.unwrap_or_else(|| Err(rest.clone()))).collect()
     }
 
+    fn hears(&self, slot: Slot, channel: &str) -> bool {
+        self.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+    }
+
     async fn forget(&self, suffix: &str) {
         for site in self.route.known_sites() {
             for live in site.calls().iter().filter_map(|link| link.now()) {
@@ -177,9 +189,7 @@ impl Shared {
 impl Driver for Network {
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
         let shared = Arc::clone(&self.shared);
-        async move {
-            shared.one(To::Slot(request.slot), request.lane, Item::new(&request), request.patience).await
-        }
+        async move { shared.send(&request).await }
     }
 
     fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static {
@@ -188,7 +198,7 @@ impl Driver for Network {
     }
 
     fn is_listening(&self, slot: Slot, channel: &str) -> bool {
-        self.shared.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+        self.shared.hears(slot, channel)
     }
 
     fn listen(
@@ -202,7 +212,14 @@ impl Driver for Network {
             let verb = if shared.route.is_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
             let mut cmd = redis::cmd(verb);
             cmd.arg(&*channel);
-            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await.map(drop)
+            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await?;
+            if shared.hears(slot, &channel) {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "the connection to redis ended while we subscribed; try again",
+            ))
         }
     }
 

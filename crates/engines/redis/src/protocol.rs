@@ -11,8 +11,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Error, ErrorKind, Exit, Fence, Opening, Profile, Renewal, Result, SessionId, Standing,
-    Wait, Wake,
+    Claim, Clock, Error, ErrorKind, Exit, Fence, Moment, Opening, Profile, Renewal, Result, SessionId,
+    Standing, Wait, Wake,
 };
 use redis::Value;
 
@@ -61,6 +61,8 @@ pub(crate) struct Protocol<D> {
 #[derive(Debug)]
 struct Member {
     opening: Arc<Opening>,
+    /// Where its grants are pushed to, outside of a cluster.
+    channel: Arc<str>,
     /// When its record was last written.
     recorded_ns: AtomicU64,
 }
@@ -97,7 +99,8 @@ impl<D: Driver> Protocol<D> {
     pub(crate) async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
         preflight::examine(self).await?;
         let ttl = opening.ttl;
-        let member = Arc::new(Member { opening, recorded_ns: AtomicU64::new(0) });
+        let channel = self.scheme.channel(0, opening.session).into();
+        let member = Arc::new(Member { opening, channel, recorded_ns: AtomicU64::new(0) });
         self.record(&member).await?;
         self.sessions().insert(member.opening.session, member);
         Ok(ttl)
@@ -116,14 +119,25 @@ impl<D: Driver> Protocol<D> {
     }
 
     /// Writes it down again if that was long ago. What comes of it does not matter to a claim.
-    async fn touch(&self, session: SessionId) {
-        let Some(member) = self.sessions().get(&session).cloned() else { return };
+    async fn touch(&self, member: &Member, now: Moment) {
         let recorded = member.recorded_ns.load(Ordering::Relaxed);
-        let age = Duration::from_nanos(self.clock.now().ns().saturating_sub(recorded));
-        if age >= record_span(member.opening.ttl) / 3 {
-            if let Err(error) = self.record(&member).await {
-                tracing::debug!(%error, "the record of a session was not written");
-            }
+        let age = Duration::from_nanos(now.ns().saturating_sub(recorded));
+        if age >= record_span(member.opening.ttl) / 3
+            && let Err(error) = self.record(member).await
+        {
+            tracing::debug!(%error, "the record of a session was not written");
+        }
+    }
+
+    fn member(&self, session: SessionId) -> Option<Arc<Member>> {
+        self.sessions().get(&session).cloned()
+    }
+
+    /// Where grants of claims in this slot are pushed to.
+    fn channel(&self, slot: Slot, session: SessionId, member: Option<&Arc<Member>>) -> Arc<str> {
+        match member {
+            Some(member) if !self.driver.is_cluster() => member.channel.clone(),
+            _ => self.scheme.channel(slot, session).into(),
         }
     }
 
@@ -139,14 +153,13 @@ impl<D: Driver> Protocol<D> {
 
     /// Whether this grant is to be written down with its fence, and the mark to be compared with the server's clock.
     /// Not for each: one call less is a tenth of what a lock costs the server.
-    fn stamp(&self, slot: Slot) -> bool {
+    fn stamp(&self, slot: Slot, now: Moment) -> bool {
         let Some(last) = self.stamped_ns.get(usize::from(slot)).or(self.stamped_ns.first()) else {
             return true;
         };
-        let now = self.clock.now().ns();
-        let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= STAMP.as_nanos() as u64;
+        let due = now.since(Moment::from_ns(last.load(Ordering::Relaxed))) >= STAMP;
         if due {
-            last.store(now, Ordering::Relaxed);
+            last.store(now.ns(), Ordering::Relaxed);
         }
         due
     }
@@ -159,8 +172,7 @@ impl<D: Driver> Protocol<D> {
         let watches = !claim.again && self.wait(&claim) == Wait::Watch;
         let watch = watches.then(|| self.ears.watch(place.key.as_bytes()));
         let answer = if claim.again {
-            let asked = self.driver.send(self.scheme.ask(&place, &claim, &text, patience)).await;
-            asked.and_then(|asked| Answer::read(&asked, &claim))
+            self.question(&claim, &place, &text, patience).await
         } else {
             let others = watch.as_ref().is_some_and(|watch| watch.others > 0);
             self.enter(&claim, &place, &text, others, patience).await
@@ -180,6 +192,10 @@ impl<D: Driver> Protocol<D> {
             }
             Answer::Queued { ahead, sleep } => {
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
+                // The connection may have ended before there was anybody to tell that it did.
+                if !self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, claim.id.session)) {
+                    self.ears.prod(claim.id);
+                }
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
             }
             Answer::Watching { sleep } => watching(watch, sleep),
@@ -209,12 +225,16 @@ impl<D: Driver> Protocol<D> {
         others: bool,
         patience: Duration,
     ) -> Result<Answer> {
-        self.touch(claim.id.session).await;
-        let stamp = self.stamp(place.slot);
+        let now = self.clock.now();
+        let member = self.member(claim.id.session);
+        if let Some(member) = &member {
+            self.touch(member, now).await;
+        }
+        let stamp = self.stamp(place.slot, now);
         let wait = self.wait(claim);
         let how = |wait| Entry { wait, stamp, others };
         if wait == Wait::Line {
-            let channel = self.scheme.channel(place.slot, claim.id.session);
+            let channel = self.channel(place.slot, claim.id.session, member.as_ref());
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
                 let tried =
@@ -223,11 +243,25 @@ impl<D: Driver> Protocol<D> {
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
                     return Ok(answer);
                 }
-                self.driver.listen(place.slot, channel.into(), patience).await?;
+                self.driver.listen(place.slot, channel, patience).await?;
             }
         }
         let entered = self.driver.send(self.scheme.enter(place, claim, text, how(wait), patience)).await?;
         Answer::read(&entered, claim)
+    }
+
+    /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
+    /// again: a grant in between was pushed to nobody.
+    async fn question(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<Answer> {
+        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        let answer = Answer::read(&asked, claim)?;
+        let channel = self.scheme.channel(place.slot, claim.id.session);
+        if !matches!(answer, Answer::Queued { .. }) || self.driver.is_listening(place.slot, &channel) {
+            return Ok(answer);
+        }
+        self.driver.listen(place.slot, channel.into(), patience).await?;
+        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        Answer::read(&asked, claim)
     }
 
     /// What a pushed grant of the claim would mean.
@@ -239,28 +273,37 @@ impl<D: Driver> Protocol<D> {
         }
     }
 
-    /// Waits until enough replicas have the grant; else withdraws it.
+    /// Waits until enough replicas have the grant. A new one that too few have is withdrawn; one that was asked about is
+    /// not, for it may be a hold that somebody believes in: core withdraws what a caller does not get.
     async fn replicate(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<()> {
+        let error = match self.reach(place, patience).await {
+            Ok((reached, needed)) if reached >= needed => return Ok(()),
+            Ok((reached, needed)) => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: {reached} of the {needed} replicas that replicas={} asks for had it in time, so it does not \
+                     count; look at the replicas",
+                    claim.name, self.terms.replicas
+                ),
+            ),
+            Err(error) => error,
+        };
+        if !claim.again {
+            self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
+        }
+        Err(error)
+    }
+
+    /// How many replicas have what was written before, and how many have to.
+    async fn reach(&self, place: &Place, patience: Duration) -> Result<(u64, u64)> {
         let needed = self.needed(place, patience).await?;
         let mut cmd = redis::cmd("WAIT");
         cmd.arg(needed).arg(text::millis(patience / 2));
-        let answer = self.driver.send(self.scheme.plainly(place, cmd, patience)).await;
-        let reached = match &answer {
-            Ok(Value::Int(reached)) => u64::try_from(*reached).unwrap_or(0),
+        let reached = match self.driver.send(self.scheme.plainly(place, cmd, patience)).await? {
+            Value::Int(reached) => u64::try_from(reached).unwrap_or(0),
             _ => 0,
         };
-        if answer.is_ok() && reached >= needed {
-            return Ok(());
-        }
-        self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "{} was granted, but {reached} of the {needed} replicas that replicas={} asks for had it in time; \
-                 it was withdrawn",
-                claim.name, self.terms.replicas
-            ),
-        ))
+        Ok((reached, needed))
     }
 
     /// How many replicas the policy asks for.
@@ -306,7 +349,9 @@ impl<D: Driver> Protocol<D> {
         session: SessionId,
         claims: Arc<[Arc<Claim>]>,
     ) -> Result<Renewal> {
-        self.touch(session).await;
+        if let Some(member) = self.member(session) {
+            self.touch(&member, self.clock.now()).await;
+        }
         renewal::renew(self, claims).await
     }
 }

@@ -233,12 +233,15 @@ impl Seen<'_> {
             }
         }
         let about = |letter: char, member: &str| known.get(&format!("{letter}{member}")).copied();
-        let millis = |at: f64| Duration::from_millis(at.max(0.0) as u64);
+        // Times and fences fit the 53 bits that a score has.
+        #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+        let whole = |number: f64| number.max(0.0) as u64;
+        let millis = |at: f64| Duration::from_millis(whole(at));
         let now = self.now_ms as f64;
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
         for (claim, member, score) in claims {
             if score < 0.0 {
-                let fence = about('F', &member).map(|fence| Fence::new(fence as u64));
+                let fence = about('F', &member).map(|fence| Fence::new(whole(fence)));
                 let left = millis(-score - now);
                 if !left.is_zero() {
                     held.push(self.held(claim, fence, Some(left)));

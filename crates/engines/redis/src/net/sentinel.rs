@@ -10,8 +10,13 @@ use std::{
 
 use bramah_core::{Error, ErrorKind, Result};
 use redis::{Cmd, PushInfo, PushKind, Value};
-use tokio::{runtime::Handle, sync::mpsc, task::JoinSet};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
 
+use super::within::{nap, within};
 use super::{
     dial::{Dialer, Line, text},
     link::Link,
@@ -37,6 +42,15 @@ struct State {
     order: Vec<Address>,
     followers: Vec<Follower>,
     watched: bool,
+    watch: Option<AbortHandle>,
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        if let Some(watch) = self.state().watch.take() {
+            watch.abort();
+        }
+    }
 }
 
 /// A link to the master, as of when it was made.
@@ -55,7 +69,7 @@ impl Follower {
 
 impl Sentinels {
     pub(super) fn new(dialer: Dialer, service: &str, sentinels: &[Address]) -> Arc<Self> {
-        let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false };
+        let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false, watch: None };
         let (dialer, all) = (Arc::new(dialer), sentinels.into());
         Arc::new(Self { dialer, service: service.into(), all, state: Mutex::new(state) })
     }
@@ -81,7 +95,7 @@ impl Sentinels {
             let answer = if waiting.len() == 0 {
                 asked.join_next().await
             } else {
-                match tokio::time::timeout(HEDGE, asked.join_next()).await {
+                match within(HEDGE, asked.join_next()).await {
                     Ok(answer) => answer,
                     Err(_) => continue,
                 }
@@ -164,7 +178,8 @@ impl Sentinels {
         };
         if let Some(runtime) = runtime {
             let post = Post(Arc::downgrade(self));
-            runtime.spawn(async move { post.stand().await });
+            let watch = runtime.spawn(async move { post.stand().await }).abort_handle();
+            self.state().watch = Some(watch);
         }
     }
 
@@ -213,7 +228,7 @@ async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Addre
 async fn locate(dialer: &Dialer, line: &mut Line, sentinel: &Address, service: &str) -> Result<Address> {
     let mut cmd = redis::cmd("SENTINEL");
     cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-    let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(&cmd))
+    let answer = within(dialer.timeout(), line.connection.send_packed_command(&cmd))
         .await
         .map_err(|_| silent(sentinel))?;
     match answer.map_err(|error| error::from_break(&error, &sentinel.to_string()))? {
@@ -269,7 +284,7 @@ impl Post {
                 let Some(sentinels) = self.0.upgrade() else { return };
                 sentinels.doubt();
                 drop(sentinels);
-                tokio::time::sleep(HEDGE).await;
+                nap(HEDGE).await;
             }
             if !self.0.upgrade().is_some_and(|sentinels| sentinels.is_followed()) {
                 return;
@@ -295,8 +310,7 @@ impl Post {
         let mut line = dialer.open(sentinel, hear, Arc::default()).await?;
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg("+switch-master");
-        let answer =
-            tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(&subscribe)).await;
+        let answer = within(dialer.timeout(), line.connection.send_packed_command(&subscribe)).await;
         if !matches!(answer, Ok(Ok(Value::Push { .. }))) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -316,7 +330,7 @@ impl Post {
                 return Ok(());
             }
             drop(sentinels);
-            let _ = tokio::time::timeout(LOOK, told.recv()).await;
+            let _ = within(LOOK, told.recv()).await;
         }
     }
 }

@@ -1,0 +1,233 @@
+//! The server does what it is asked, and the answer is lost on the way.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use bramah_core::{ErrorKind, Lock, Release, Session};
+use bramah_lab::{Loss, Proxy, Redis as Server};
+
+use crate::rig::*;
+
+const ROUNDS: usize = 6;
+const TTL: Duration = ms(900);
+
+/// A server, the way to it that loses answers, a session on that way, and one with a way of its own.
+struct Scene {
+    server: Server,
+    proxy: Proxy,
+    ours: Session,
+    other: Session,
+    ledger: Arc<Ledger>,
+    loss: Loss,
+}
+
+impl Scene {
+    async fn set(layout: Layout, loss: Loss) -> Self {
+        let server = server(&[]);
+        let proxy = Proxy::to(&server.address()).unwrap();
+        let ours = open(&layout.url(&format!("redis://{}", proxy.address())), TTL).await;
+        let other = open(&layout.url(&server.url()), TTL).await;
+        Self { server, proxy, ours, other, ledger: Ledger::strict(), loss }
+    }
+
+    fn ours(&self) -> Lock {
+        mutex(&self.ours, "lost")
+    }
+
+    fn other(&self) -> Lock {
+        mutex(&self.other, "lost")
+    }
+
+    /// From here on the answer to the next script that mentions the lock is lost.
+    fn lose_next(&self) -> u64 {
+        let before = self.proxy.counts().lost;
+        let mut armed = true;
+        self.proxy.lose_replies_matching(self.loss, move |bytes| {
+            let ours = bytes.windows(7).any(|part| part == b"EVALSHA");
+            let lose = armed && ours;
+            armed &= !ours;
+            lose
+        });
+        before
+    }
+
+    async fn await_lost(&self, before: u64) {
+        eventually("an answer that is lost", PATIENCE, || {
+            if self.proxy.counts().lost > before { Ok(()) } else { Err("none yet".into()) }
+        })
+        .await;
+    }
+
+    /// Whatever is left in doubt is over when its ttl is, and the other one can have the lock.
+    async fn other_gets_it(&self) {
+        let began = now();
+        self.ledger.lock(&self.other()).await.release().await;
+        let waited = now().since(began);
+        assert!(waited < TTL + ms(600), "a ghost held it for {waited:?}");
+    }
+
+    async fn end(self) {
+        self.proxy.lose_nothing();
+        close_all([self.ours, self.other], &[&self.server]).await;
+    }
+}
+
+async fn lost_claims(layout: Layout, loss: Loss) {
+    let scene = Scene::set(layout, loss).await;
+    for _ in 0..ROUNDS {
+        scene.ledger.persist(&scene.ours()).await.release().await;
+        let before = scene.lose_next();
+        // The store has granted it to a claim whose owner does not know.
+        let held = scene.ledger.persist(&scene.ours()).await;
+        scene.await_lost(before).await;
+        assert!(scene.other().try_lock().await.unwrap().is_none(), "it is held");
+        assert_ne!(held.release().await, Release::AlreadyLost);
+        scene.other_gets_it().await;
+    }
+    scene.end().await;
+}
+
+async fn lost_tries(layout: Layout, loss: Loss) {
+    let scene = Scene::set(layout, loss).await;
+    for _ in 0..ROUNDS {
+        scene.ledger.persist(&scene.ours()).await.release().await;
+        let before = scene.lose_next();
+        let error = scene.ours().try_lock().await.expect_err("its answer is lost");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        scene.await_lost(before).await;
+        scene.other_gets_it().await;
+    }
+    scene.end().await;
+}
+
+async fn lost_questions(layout: Layout, loss: Loss) {
+    let scene = Scene::set(layout, loss).await;
+    for _ in 0..ROUNDS {
+        let held = scene.ledger.persist(&scene.ours()).await;
+        let waiting = wait_for(&scene.ledger, &scene.other());
+        let before = scene.lose_next();
+        // Either the question or a renewal was the one; both only prove life.
+        let _ = held.confirm().await;
+        scene.await_lost(before).await;
+        assert!(held.is_held() && !waiting.is_finished());
+        assert_ne!(held.release().await, Release::AlreadyLost);
+        waiting.await.unwrap().release().await;
+    }
+    scene.end().await;
+}
+
+async fn lost_renewals(layout: Layout, loss: Loss) {
+    let scene = Scene::set(layout, loss).await;
+    for _ in 0..ROUNDS {
+        let held = scene.ledger.persist(&scene.ours()).await;
+        let before = scene.lose_next();
+        scene.await_lost(before).await;
+        // One renewal of three: the next ones keep it, over another connection.
+        let (asked, remaining) = (now(), held.remaining());
+        eventually("the next renewal", PATIENCE, || {
+            assert!(held.is_held(), "one lost answer cost the lock");
+            let passed = now().since(asked);
+            if held.remaining() + passed > remaining + ms(50) { Ok(()) } else { Err("none yet".into()) }
+        })
+        .await;
+        assert_ne!(held.release().await, Release::AlreadyLost);
+        scene.other_gets_it().await;
+    }
+    scene.end().await;
+}
+
+async fn lost_releases(layout: Layout, loss: Loss) {
+    let scene = Scene::set(layout, loss).await;
+    for round in 0..ROUNDS {
+        let held = scene.ledger.persist(&scene.ours()).await;
+        let waiting = (round % 2 == 1).then(|| wait_for(&scene.ledger, &scene.other()));
+        if waiting.is_some() {
+            nap(ms(50)).await;
+        }
+        let before = scene.lose_next();
+        assert_ne!(held.release().await, Release::AlreadyLost);
+        scene.await_lost(before).await;
+        // The withdrawal is repeated, and must not end the hold of the next one.
+        match waiting {
+            Some(waiting) => {
+                let next = waiting.await.unwrap();
+                nap(ms(100)).await;
+                assert!(next.confirm().await.unwrap(), "a late withdrawal hit somebody else");
+                next.release().await;
+            }
+            None => scene.other_gets_it().await,
+        }
+    }
+    scene.end().await;
+}
+
+macro_rules! on_all {
+    ($($name:ident: $test:ident, $loss:ident;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $name() {
+            on_both(|layout| $test(layout, Loss::$loss)).await;
+        }
+    )*};
+}
+
+on_all! {
+    a_claim_whose_answer_is_cut_off_is_granted_once: lost_claims, Kill;
+    a_claim_whose_answer_never_comes_is_granted_once: lost_claims, Stall;
+    a_try_whose_answer_is_cut_off_leaves_no_ghost: lost_tries, Kill;
+    a_try_whose_answer_never_comes_leaves_no_ghost: lost_tries, Stall;
+    a_question_whose_answer_is_cut_off_changes_nothing: lost_questions, Kill;
+    a_question_whose_answer_never_comes_changes_nothing: lost_questions, Stall;
+    a_renewal_whose_answer_is_cut_off_is_followed_by_another: lost_renewals, Kill;
+    a_renewal_whose_answer_never_comes_is_followed_by_another: lost_renewals, Stall;
+    a_release_whose_answer_is_cut_off_is_a_release: lost_releases, Kill;
+    a_release_whose_answer_never_comes_is_a_release: lost_releases, Stall;
+}
+
+/// Everything that a server is asked, one line each.
+fn overhear(server: &Server) -> Arc<Mutex<Vec<String>>> {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(b"MONITOR\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "+OK");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let theirs = heard.clone();
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            theirs.lock().unwrap().push(line);
+        }
+    });
+    heard
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_claim_that_may_have_been_carried_out_is_not_sent_again_by_the_driver() {
+    for (layout, loss) in [
+        (Layout::Native, Loss::Kill),
+        (Layout::Native, Loss::Stall),
+        (Layout::Plain, Loss::Kill),
+        (Layout::Plain, Loss::Stall),
+    ] {
+        let scene = Scene::set(layout, loss).await;
+        scene.ledger.persist(&scene.ours()).await.release().await;
+        let heard = overhear(&scene.server);
+        let before = scene.lose_next();
+        // A try is sent once by core. The withdrawals after it are another script, and no claim.
+        let error = scene.ours().try_lock().await.expect_err("its answer is lost");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        scene.await_lost(before).await;
+        scene.other_gets_it().await;
+        let session = scene.ours.id().to_string();
+        scene.end().await;
+        let heard = heard.lock().unwrap();
+        let claims = |flags: [&str; 2]| {
+            let ours = heard.iter().filter(|line| line.contains("\"EVALSHA\"") && line.contains(&session));
+            ours.filter(|line| flags.iter().any(|flag| line.ends_with(flag))).count()
+        };
+        assert_eq!(claims([" \"n\"", " \"ns\""]), 1, "{layout:?} {loss:?}: {heard:#?}");
+    }
+}

@@ -1,0 +1,20 @@
+//! Real failures, on real servers, through the public API.
+//!
+//! Every test starts servers of its own and asks the same four things: nobody holds beside another, a loss is told before
+//! the next grant, the same session locks again afterwards, and no key is left over.
+
+mod rig;
+
+mod apart;
+mod cluster;
+mod connections;
+mod fences;
+mod frozen;
+mod lost_replies;
+mod paused;
+mod places;
+mod refusals;
+mod replicas;
+mod restart;
+mod scripts;
+mod sentinel;

@@ -1,0 +1,161 @@
+//! Grants that count only when replicas have them.
+
+use bramah_core::{ErrorKind, Release, Session};
+use bramah_lab::{Fault, Proxy, Redis as Server};
+
+use crate::rig::*;
+
+/// A master, and two replicas that follow it through proxies.
+struct Group {
+    master: Server,
+    replicas: [(Server, Proxy); 2],
+}
+
+impl Group {
+    async fn start() -> Self {
+        let master = server(&[]);
+        let replicas = [(); 2].map(|()| {
+            let proxy = Proxy::to(&master.address()).unwrap();
+            let of = format!("127.0.0.1 {}", proxy.port());
+            (server(&[("replicaof", &of)]), proxy)
+        });
+        let group = Self { master, replicas };
+        group.await_sync().await;
+        group
+    }
+
+    /// Waits until the master knows that both have everything.
+    async fn await_sync(&self) {
+        let mut wire = self.master.wire().unwrap();
+        wire.call(&["SET", "something", "", "PX", "1"]).unwrap();
+        assert_eq!(wire.call(&["WAIT", "2", "4000"]).unwrap().text(), "2");
+    }
+
+    async fn open(&self, layout: Layout, policy: &str) -> Session {
+        open(&layout.url(&format!("{}?replicas={policy}", self.master.url())), ms(2400)).await
+    }
+
+    fn cut(&self, replicas: usize) {
+        for (_, proxy) in &self.replicas[..replicas] {
+            proxy.replies(Fault::Drop);
+        }
+    }
+}
+
+const POLICIES: [&str; 4] = ["any", "majority", "all", "2"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn with_enough_replicas_a_grant_comes_at_once_and_after_waiting() {
+    on_both(|layout| async move {
+        let group = Group::start().await;
+        for policy in POLICIES {
+            let (a, b) = (group.open(layout, policy).await, group.open(layout, policy).await);
+            let ledger = Ledger::strict();
+            for _ in 0..3 {
+                let held = ledger.lock(&mutex(&a, "shown")).await;
+                let waiting = wait_for(&ledger, &mutex(&b, "shown"));
+                await_line(&group.master, layout, "shown", 2).await;
+                assert_eq!(held.release().await, Release::Released);
+                let next = waiting.await.unwrap();
+                assert!(next.confirm().await.unwrap());
+                assert_eq!(next.release().await, Release::Released);
+            }
+            close_all([a, b], &[&group.master]).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_grant_that_too_few_replicas_have_is_withdrawn_and_told() {
+    on_both(|layout| async move {
+        let group = Group::start().await;
+        let mut sessions = Vec::new();
+        for policy in POLICIES {
+            let session = group.open(layout, policy).await;
+            // Each has seen both replicas, so it knows how many there are to be.
+            Ledger::strict().lock(&mutex(&session, "short")).await.release().await;
+            sessions.push((policy, session));
+        }
+        for (cut, content) in [(1, &["any", "majority"][..]), (2, &[])] {
+            group.cut(cut);
+            for (policy, session) in &sessions {
+                let lock = mutex(session, "short");
+                if content.contains(policy) {
+                    let guard = lock.try_lock().await.unwrap().expect("one is enough");
+                    assert_eq!(guard.release().await, Release::Released);
+                    continue;
+                }
+                let began = now();
+                let error = lock.try_lock().await.expect_err("too few replicas");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains(&format!("replicas={policy}")), "{error}");
+                let error = lock.lock().await.expect_err("too few replicas");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                // Silence is put up with for a third of the ttl, and the last answer may take as long.
+                assert!(now().since(began) < ms(2400 * 4 / 3), "{:?}", now().since(began));
+                eventually("nothing but sessions", PATIENCE, || {
+                    let left = leftovers(&group.master)?;
+                    if left.iter().all(|key| key.starts_with("bramah:session:")) {
+                        return Ok(());
+                    }
+                    Err(format!("{left:?}"))
+                })
+                .await;
+            }
+        }
+        for (_, proxy) in &group.replicas {
+            proxy.replies(Fault::Pass);
+            // What was dropped is missing in the middle of the stream: they have to begin anew.
+            proxy.sever();
+        }
+        for (_, session) in &sessions {
+            Ledger::strict().persist(&mutex(session, "short")).await.release().await;
+        }
+        let sessions: Vec<_> = sessions.into_iter().unzip::<_, _, Vec<_>, Vec<_>>().1;
+        close_all(sessions, &[&group.master]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_pushed_grant_that_too_few_replicas_have_is_no_grant() {
+    on_both(|layout| async move {
+        let group = Group::start().await;
+        let (a, b) = (group.open(layout, "all").await, group.open(layout, "all").await);
+        let ledger = Ledger::strict();
+        Ledger::strict().lock(&mutex(&b, "other")).await.release().await;
+        let held = ledger.lock(&mutex(&a, "pushed")).await;
+        let waiting = tokio::spawn({
+            let lock = mutex(&b, "pushed");
+            async move { lock.lock().await }
+        });
+        await_line(&group.master, layout, "pushed", 2).await;
+        group.cut(2);
+        assert_eq!(held.release().await, Release::Released);
+        let error = waiting.await.unwrap().expect_err("too few replicas");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        close_all([a, b], &[&group.master]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_question_that_too_few_replicas_have_heard_of_does_not_cost_the_lock() {
+    on_both(|layout| async move {
+        let group = Group::start().await;
+        let (a, b) = (group.open(layout, "all").await, group.open(layout, "none").await);
+        let ledger = Ledger::strict();
+        let held = ledger.lock(&mutex(&a, "asked")).await;
+        group.cut(2);
+        let error = held.confirm().await.expect_err("too few replicas");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        if let Some(guard) = mutex(&b, "asked").try_lock().await.unwrap() {
+            drop(ledger.granted(guard));
+        }
+        assert!(held.is_held(), "the store has it, and it was renewed");
+        assert_eq!(held.release().await, Release::Released);
+        close_all([a, b], &[&group.master]).await;
+    })
+    .await;
+}
