@@ -65,12 +65,12 @@ async fn work_out(url: &str, has_line: bool) {
     guard.release().await;
     if has_line {
         let permits = here.semaphore("acl/b", 3).unwrap();
-        let (one, two) = (permits.acquire().await.unwrap(), permits.acquire().await.unwrap());
+        let (one, two) = (permits.permits(1).lock().await.unwrap(), permits.permits(1).lock().await.unwrap());
         one.release().await;
         two.release().await;
     }
     for session in [here, there] {
-        session.close(WITHIN).await;
+        let _ = session.close(WITHIN).await;
     }
     let facts = checkup::examine(url).await.unwrap();
     for node in &facts.nodes {
