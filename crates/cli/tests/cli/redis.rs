@@ -135,6 +135,8 @@ fn a_server_that_dies_under_a_run_costs_it_the_lock_in_time() {
     let script = "echo $$; exec sleep 1000";
     let mut holder = shop.start(&["run", "a", "--ttl", "1500ms", "--", "sh", "-c", script]);
     let command: i32 = holder.line().parse().unwrap();
+    let waiter = shop.start(&["run", "a", "--", "true"]);
+    shop.waits("a", &waiter);
     let died = Instant::now();
     shop.redis.kill();
     until("the end of the command", || (!is_alive(command)).then_some(()));
@@ -142,6 +144,9 @@ fn a_server_that_dies_under_a_run_costs_it_the_lock_in_time() {
     let (code, _, said) = holder.end();
     assert_eq!(code, 79, "{said}");
     assert!(said.lines().next().unwrap().starts_with("bramah: a was lost after "), "{said}");
+    let (code, _, said) = waiter.end();
+    assert_eq!(code, 69, "{said}");
+    assert!(said.lines().last().unwrap().contains(&shop.redis.address()), "{said}");
 }
 
 #[test]
