@@ -171,6 +171,13 @@ pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
                 "what answers at {address} does not speak like a redis ({why}); is it the right port, and does it want tls?"
             ),
         ),
+        _ if why.contains("switch database") => (
+            ErrorKind::Invalid,
+            format!(
+                "redis at {address} does not let us use the database of the url ({why}); leave it out, raise databases \
+                 there, or permit +select"
+            ),
+        ),
         redis::ErrorKind::Server(_) | redis::ErrorKind::InvalidClientConfig => {
             (ErrorKind::Invalid, format!("redis at {address} refused the connection's settings: {why}"))
         }
