@@ -36,6 +36,8 @@ struct Seen {
     changes: f64,
     acquisitions: f64,
     commands: f64,
+    /// Microseconds that the server was in scripts for each change.
+    script_us: f64,
     jain: f64,
     gap_us: (f64, f64),
     /// The longest wait over the mean one.
@@ -74,6 +76,7 @@ struct Record {
     changes: Rounds,
     acquisitions: Rounds,
     commands: Rounds,
+    script_us: Rounds,
     jain: Rounds,
     p50_us: Rounds,
     p99_us: Rounds,
@@ -85,6 +88,7 @@ impl Record {
         self.changes.push(seen.changes);
         self.acquisitions.push(seen.acquisitions);
         self.commands.push(seen.commands);
+        self.script_us.push(seen.script_us);
         self.jain.push(seen.jain);
         self.p50_us.push(seen.gap_us.0);
         self.p99_us.push(seen.gap_us.1);
@@ -96,6 +100,7 @@ impl Record {
             ("holder changes a second", &self.changes, ""),
             ("acquisitions a second", &self.acquisitions, ""),
             ("commands for each holder change", &self.commands, ""),
+            ("the server's time in scripts for each", &self.script_us, "us"),
             ("Jain index over tasks", &self.jain, ""),
             ("from release to the next hold, p50", &self.p50_us, "us"),
             ("from release to the next hold, p99", &self.p99_us, "us"),
@@ -141,12 +146,13 @@ fn watch(server: &Server, who: Who, name: &str, shape: Shape) -> Result<Seen> {
         member.go(start, to + Duration::from_millis(50))?;
     }
     // The window is from one count of commands to the other, whenever the machine let us have them.
-    let count_at = |at: Moment| -> Result<(u64, u64)> {
+    let count_at = |at: Moment| -> Result<(u64, u64, u64)> {
         std::thread::sleep(at.since(clock.now()));
-        Ok((server.sent()?, clock.now().ns()))
+        let (sent, script_us) = server.sent()?;
+        Ok((sent, script_us, clock.now().ns()))
     };
-    let (before, opened) = count_at(from)?;
-    let (after, closed) = count_at(to)?;
+    let (before, script_us, opened) = count_at(from)?;
+    let (after, script_us_after, closed) = count_at(to)?;
     let mut crowd = Vec::new();
     let mut overlaps = 0;
     for (process, member) in members.into_iter().enumerate() {
@@ -156,11 +162,13 @@ fn watch(server: &Server, who: Who, name: &str, shape: Shape) -> Result<Seen> {
     let mut seen = judge(&crowd, who, (opened, closed), shape.processes * shape.tasks)
         .ok_or_else(|| format!("{}: the lock never changed hands", who.name()))?;
     seen.overlaps += overlaps;
-    seen.commands = (after - before) as f64 / seen.commands;
+    let changes = seen.changes * (closed - opened) as f64 / 1e9;
+    seen.commands = (after - before) as f64 / changes;
+    seen.script_us = (script_us_after - script_us) as f64 / changes;
     Ok(seen)
 }
 
-/// All holds in the order of time. `commands` is left as the number of changes.
+/// All holds in the order of time. What only the server knows is left at nothing.
 fn judge(crowd: &[Held], who: Who, (opened, closed): (u64, u64), tasks: usize) -> Option<Seen> {
     let (mut overlaps, mut regressions, mut left) = (0, 0, 0);
     let mut fence = 0;
@@ -192,7 +200,8 @@ fn judge(crowd: &[Held], who: Who, (opened, closed): (u64, u64), tasks: usize) -
     Some(Seen {
         changes: changes / seconds,
         acquisitions: window.len() as f64 / seconds,
-        commands: changes,
+        commands: 0.0,
+        script_us: 0.0,
         jain: jain(&shares),
         gap_us: (at(50), at(99)),
         longest: waits.iter().copied().fold(0.0, f64::max) / mean,
