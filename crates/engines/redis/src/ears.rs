@@ -59,7 +59,7 @@ pub(crate) struct Watch {
 }
 
 /// How many early grants are kept. One that is forgotten costs a question.
-const EARLY: usize = 4096;
+const EARLY: usize = 512;
 
 impl Ears {
     fn heard(&self) -> MutexGuard<'_, Heard> {

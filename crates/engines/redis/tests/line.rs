@@ -177,3 +177,26 @@ async fn a_broken_hold_is_known_to_be_lost_at_once() {
         assert!(!guard.is_held());
     }
 }
+
+#[tokio::test]
+async fn several_connections_share_the_work_and_hear_every_message_once() {
+    let server = bramah_lab::Redis::start(Flavor::Redis7).unwrap();
+    let url = format!("{}?connections=3&client_name=several", server.url());
+    let session = Session::builder(Redis::from_url(&url).unwrap()).open().await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..48 {
+        let mutex = session.mutex(format!("shared/{}", task % 12)).unwrap();
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                mutex.lock().await.unwrap().release().await;
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let clients = server.cli(&["CLIENT", "LIST"]).unwrap();
+    let ours: Vec<&str> = clients.lines().filter(|line| line.contains("name=several")).collect();
+    assert!(ours.len() >= 3, "{clients}");
+    assert_eq!(ours.iter().filter(|line| line.contains(" sub=1")).count(), 1, "{clients}");
+}
