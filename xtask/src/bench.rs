@@ -15,6 +15,7 @@ pub(crate) struct Bench {
 pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "core", package: "bramah-bench", beside: None, args: &["core"] },
     Bench { name: "cli", package: "bramah-bench", beside: Some("bramah-cli"), args: &["cli"] },
+    Bench { name: "redis", package: "bramah-bench", beside: None, args: &["redis"] },
 ];
 
 pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {

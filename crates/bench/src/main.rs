@@ -1,4 +1,4 @@
-//! Benchmarks: `cargo xtask bench core`, `cargo xtask bench cli`. Absolute figures belong to the machine; the ratios are what carries over.
+//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`. Absolute figures belong to the machine; the ratios are what carries over.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures elapsed time and no deadline")]
 
@@ -6,6 +6,7 @@ mod cli;
 mod file;
 mod handover;
 mod many;
+mod redis;
 mod report;
 
 use std::process::ExitCode;
@@ -13,16 +14,20 @@ use std::process::ExitCode;
 use report::Report;
 
 fn main() -> ExitCode {
+    if let Ok(orders) = std::env::var(redis::CROWD) {
+        return redis::crowd(&orders);
+    }
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
         (Some("core"), None) => run(core),
         (Some("cli"), None) => run(cli::run),
+        (Some("redis"), None) => redis::run(),
         (Some("stamp"), Some(file)) => match cli::stamp(&file) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
         (other, _) => {
-            eprintln!("unknown benchmark {:?}; there are: core, cli", other.unwrap_or(""));
+            eprintln!("unknown benchmark {:?}; there are: core, cli, redis", other.unwrap_or(""));
             ExitCode::from(64)
         }
     }

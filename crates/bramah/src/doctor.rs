@@ -7,6 +7,8 @@
 mod file;
 mod memory;
 mod promise;
+#[cfg(feature = "redis")]
+mod redis;
 mod times;
 
 use std::sync::Arc;
@@ -84,11 +86,12 @@ impl Severity {
 
 /// What is to be known of one kind of store beyond what its engine tells.
 struct Kind {
-    scheme: &'static str,
+    /// The schemes of its URLs; the first is the one that is shown.
+    schemes: &'static [&'static str],
     excludes: Promise,
     /// How long the store lives.
     span: Span,
-    /// Looks at what only this kind has. It gets what follows the scheme's colon.
+    /// Looks at what only this kind has. It gets the whole URL, with its secrets.
     look: fn(&str) -> Reply<Vec<Finding>>,
     /// Removes what is left in the store of a name that was made up for the examination and is out of use.
     forget: fn(&str, &Name) -> Reply<()>,
@@ -99,7 +102,10 @@ enum Span {
     /// As long as the engine's value in this process, which is the store.
     Engine,
     /// Longer than that.
-    #[cfg_attr(not(feature = "file"), allow(dead_code, reason = "this build has no other store"))]
+    #[cfg_attr(
+        not(any(feature = "file", feature = "redis")),
+        allow(dead_code, reason = "this build has no other store")
+    )]
     Own,
 }
 
@@ -107,13 +113,19 @@ const KINDS: &[Kind] = &[
     memory::KIND,
     #[cfg(feature = "file")]
     file::KIND,
+    #[cfg(feature = "redis")]
+    redis::ONE,
+    #[cfg(feature = "redis")]
+    redis::SENTINEL,
+    #[cfg(feature = "redis")]
+    redis::CLUSTER,
 ];
 
 /// Where the locks go that the examination takes.
 const TRIALS: &str = "bramah/doctor";
 
 /// Tries the store at `url` and says what it promises, what was found and how long things take. Locks of a random name
-/// below `bramah/doctor` are taken and released for it; nothing is left in the store.
+/// below `bramah/doctor` are taken and released for it; nothing of them is left in the store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah::Result<()> {
@@ -125,21 +137,19 @@ const TRIALS: &str = "bramah/doctor";
 /// ```
 ///
 /// # Errors
-/// Of a store that cannot be opened, as [`connect`](crate::connect). What fails after that is a finding.
+/// Of a store that cannot be opened or reached, as [`connect`](crate::connect). What fails after that is a finding.
 pub async fn examine(url: &str) -> Result<Checkup> {
     let engine = crate::engine(url).await?;
-    let (scheme, rest) = url::scheme(url)?;
-    let Some(kind) = KINDS.iter().find(|kind| kind.scheme == scheme) else {
+    let (scheme, _) = url::scheme(url)?;
+    let Some(kind) = KINDS.iter().find(|kind| kind.schemes.contains(&scheme)) else {
         return Err(url::unknown(scheme));
     };
-    let mut findings = (kind.look)(rest).await.unwrap_or_else(|error| {
-        vec![Finding::new(Severity::Problem, "store.look", format!("it cannot be looked at: {error}"))]
-    });
+    let mut findings = (kind.look)(url).await?;
     findings.extend(lines(&*engine).await);
     let promises = promise::all(kind, &engine.profile(), leaves(&*engine).await);
     let name = Name::new(format!("{TRIALS}/{}", SessionId::random()?))?;
     let times = times::measure(url, &engine, kind.span, &name).await;
-    let cleaned = (kind.forget)(rest, &name).await;
+    let cleaned = (kind.forget)(url, &name).await;
     let failed = |error| Finding::new(Severity::Problem, "store.lock", format!("locking failed: {error}"));
     findings.extend(times.as_ref().err().map(failed));
     if times.is_ok() {
@@ -174,18 +184,23 @@ async fn lines(engine: &dyn Engine) -> Vec<Finding> {
 
 /// Whether a lock can outlive its process; `None` if that could not be found out.
 async fn leaves(engine: &dyn Engine) -> Option<bool> {
-    let session = SessionId::random().ok()?;
-    let (ttl, about) = (Session::MIN_TTL, About::this_process());
-    let opening = Arc::new(Opening { session, ttl, keep: Keep::Nobody, about });
-    match engine.open(opening).await {
-        Ok(_) => {
-            // What is left of it ends with its ttl.
-            let _ = engine.close(session).await;
-            Some(true)
+    match opens(engine, Keep::Nobody).await {
+        Ok(()) => Some(true),
+        // Where nothing can be opened that says nothing.
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            opens(engine, Keep::Process).await.ok().map(|()| false)
         }
-        Err(error) if error.kind() == ErrorKind::Unsupported => Some(false),
         Err(_) => None,
     }
+}
+
+async fn opens(engine: &dyn Engine, keep: Keep) -> Result<()> {
+    let session = SessionId::random()?;
+    let (ttl, about) = (Session::MIN_TTL, About::this_process());
+    engine.open(Arc::new(Opening::new(session, ttl, keep, about))).await?;
+    // What is left of it ends with its ttl.
+    let _ = engine.close(session).await;
+    Ok(())
 }
 
 /// Fences of a store that mints them by this machine's wall clock.
@@ -218,9 +233,14 @@ mod tests {
 
     #[test]
     fn every_store_of_this_build_has_a_kind() {
-        let known = |url: &&str| KINDS.iter().any(|kind| url.starts_with(&format!("{}:", kind.scheme)));
+        let shown = |kind: &Kind| kind.schemes.first().map_or(String::new(), |scheme| format!("{scheme}:"));
+        let known = |url: &&str| KINDS.iter().any(|kind| url.starts_with(&shown(kind)));
         assert!(crate::schemes().iter().all(known));
         assert_eq!(KINDS.len(), crate::schemes().len());
+        #[cfg(feature = "redis")]
+        for scheme in url::REDIS {
+            assert_eq!(KINDS.iter().filter(|kind| kind.schemes.contains(scheme)).count(), 1, "{scheme}");
+        }
         let said = url::unknown("gopher").to_string();
         assert!(said.ends_with(&crate::schemes().join(", ")), "{said}");
     }

@@ -28,9 +28,10 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, Default, Flags)]
 #[command(next_help_heading = "Which store")]
 pub(crate) struct Place {
-    /// Where the locks live: file:///dir for the processes of one user on one machine; memory: for trying things
-    /// out, as it ends with the process and excludes nobody else. [default: $BRAMAH_ENGINE, else the profile's,
-    /// else file: with ~/.local/state/bramah]
+    /// Where the locks live: file:///dir for the processes of one user on one machine; redis://host,
+    /// redis+sentinel://host,host/service or redis+cluster://host,host for machines that share a Redis or Valkey,
+    /// rediss with TLS; memory: for trying things out, as it ends with the process and excludes nobody else.
+    /// [default: $BRAMAH_ENGINE, else the profile's, else file: with ~/.local/state/bramah]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) engine: Option<String>,
     /// A profile of the config file [default: $BRAMAH_PROFILE, else the file's own default]

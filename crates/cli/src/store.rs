@@ -108,7 +108,10 @@ pub(crate) fn has_password(url: &str) -> bool {
     let in_user_info = authority.rsplit_once('@').is_some_and(|(users, _)| names_password(users));
     let in_query = query.split('&').filter_map(|pair| pair.split_once('=')).any(|(key, value)| {
         let key = key.to_ascii_lowercase();
-        !value.is_empty() && ["pass", "secret", "token"].iter().any(|word| key.contains(word))
+        // A file with a password in it is no password.
+        !value.is_empty()
+            && !key.ends_with("_file")
+            && ["pass", "secret", "token"].iter().any(|word| key.contains(word))
     });
     // A question mark in a password cuts it in two.
     in_user_info || in_query || (authority.contains(':') && query.contains('@'))
@@ -243,6 +246,7 @@ mod tests {
         }
         for url in [
             "redis://u@h:6379",
+            "redis://h?password_file=/run/secret",
             "redis://h:6379/0",
             "redlock://u@a:1,u@b:2,c:3",
             "redlock://u@[::1]:1,[::2],u@b/0",

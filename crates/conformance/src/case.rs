@@ -32,6 +32,8 @@ pub enum Need {
     ManySeats,
     /// Claims that expire when the store does not hear of them.
     Expiry,
+    /// Claims with a lease each.
+    Leases,
     /// Claims that last as long as a connection or a process.
     Connection,
     /// Waiters that the store wakes.
@@ -109,6 +111,7 @@ impl Need {
             Self::Expiry => {
                 (profile.liveness != Liveness::Connection, "the profile has no expiry of a living process")
             }
+            Self::Leases => (profile.liveness == Liveness::Lease, "the profile has no lease for each claim"),
             Self::Connection => (
                 profile.liveness == Liveness::Connection,
                 "the profile has no claims that last with a process",

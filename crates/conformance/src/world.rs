@@ -99,7 +99,9 @@ async fn live(seed: u64, wrap: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) 
     let clock = Clock::runtime();
     let store: Arc<dyn Engine> = Arc::new(Memory::with_clock(clock.clone()));
     let spoilt = wrap(store.clone());
-    let ttl = Duration::from_millis(rng.u64(200..2_000));
+    // In some of them places in line are kept for less long than holds.
+    let long = rng.u8(..) < 80;
+    let ttl = Duration::from_millis(if long { rng.u64(5_000..30_000) } else { rng.u64(200..2_000) });
     let town = Arc::new(Town {
         clock: clock.clone(),
         tale: Mutex::default(),

@@ -120,13 +120,13 @@ mod controls {
     }
 
     fn is_caught(sin: Sin, word: &str) {
-        let caught = (0..50).find_map(|seed| {
+        let caught = (0..200).find_map(|seed| {
             let wrap = |inner| -> Arc<dyn Engine> {
                 Arc::new(Sinner { inner, sin, fence: AtomicU64::new(1 << 40) })
             };
             world::run(seed, wrap).violation
         });
-        let violation = caught.unwrap_or_else(|| panic!("{sin:?} went unnoticed in 50 worlds"));
+        let violation = caught.unwrap_or_else(|| panic!("{sin:?} went unnoticed in 200 worlds"));
         assert!(violation.contains(word), "{sin:?} was noticed for another reason: {violation}");
     }
 

@@ -1,26 +1,28 @@
 //! `file:///dir`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use bramah_core::Reply;
+use bramah_core::{Reply, Result};
 use bramah_file::checkup::{self, Facts, Flock, Inotify, Medium, Room};
 
 use super::{Finding, Kind, Promise, Severity, Span, wall_clock, wall_now};
 use crate::url;
 
 pub(super) const KIND: Kind = Kind {
-    scheme: "file",
+    schemes: &["file"],
     excludes: Promise {
         topic: "excludes",
         word: "host",
         text: "all processes of this machine that use this directory",
     },
     span: Span::Own,
-    look: |rest| {
-        Reply::now(url::directory(rest).and_then(checkup::examine).map(|facts| judge(&facts, wall_now())))
-    },
-    forget: |rest, name| Reply::now(url::directory(rest).and_then(|dir| checkup::forget(dir, name))),
+    look: |url| Reply::now(directory(url).and_then(checkup::examine).map(|facts| judge(&facts, wall_now()))),
+    forget: |url, name| Reply::now(directory(url).and_then(|dir| checkup::forget(dir, name))),
 };
+
+fn directory(url: &str) -> Result<PathBuf> {
+    url::scheme(url).and_then(|(_, rest)| url::directory(rest))
+}
 
 fn judge(facts: &Facts, wall_us: u64) -> Vec<Finding> {
     let mut findings = vec![file_system(facts), flock(facts.flock)];

@@ -5,7 +5,7 @@ use bramah_core::Reply;
 use super::{Finding, Kind, Promise, Severity, Span, wall_clock, wall_now};
 
 pub(super) const KIND: Kind = Kind {
-    scheme: "memory",
+    schemes: &["memory"],
     excludes: Promise {
         topic: "excludes",
         word: "process",

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Clock, Engine, Error, ErrorKind, Name, Result, Session};
+use bramah_core::{Clock, Engine, Error, ErrorKind, Name, Order, Result, Session};
 
 use super::Span;
 
@@ -22,6 +22,8 @@ const ROUNDS: usize = 15;
 const HAND_OVERS: usize = 7;
 /// Nobody else knows the lock, so whatever takes longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long somebody has to begin to wait where that cannot be seen.
+const UNSEEN: Duration = Duration::from_millis(50);
 /// How long the end waits for the store to confirm that everything is withdrawn.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -84,6 +86,11 @@ async fn hand_over(from: &Session, to: &Session, name: &Name, clock: &Clock) -> 
 }
 
 async fn wait_for_waiter(session: &Session, name: &Name, clock: &Clock) -> Result<()> {
+    if session.profile().order == Order::Unordered {
+        // Where there is no line nobody can be seen to wait.
+        clock.sleep_until(clock.now() + UNSEEN).await;
+        return Ok(());
+    }
     let until = clock.now() + PATIENCE;
     while clock.now() < until {
         if session.glance(name).await?.is_some_and(|line| line.waiters().next().is_some()) {

@@ -19,6 +19,7 @@ mod modes;
 mod nesting;
 mod output;
 mod recipes;
+mod redis;
 mod supervision;
 mod support;
 mod terminal;

@@ -123,12 +123,18 @@ fn bash_completes_a_verb() {
 #[test]
 fn version_says_which_and_what_it_can_open() {
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(ask(&["version"]), format!("bramah {version}\nstores: memory:, file:///dir\n"));
+    let stores = [
+        "memory:",
+        "file:///dir",
+        "redis://host",
+        "redis+sentinel://host,host/service",
+        "redis+cluster://host,host",
+    ];
+    assert_eq!(ask(&["version"]), format!("bramah {version}\nstores: {}\n", stores.join(", ")));
+    let listed = stores.map(|store| format!("\"{store}\"")).join(",");
     assert_eq!(
         ask(&["version", "--json"]),
-        format!(
-            "{{\"v\":1,\"name\":\"bramah\",\"version\":\"{version}\",\"stores\":[\"memory:\",\"file:///dir\"]}}\n"
-        )
+        format!("{{\"v\":1,\"name\":\"bramah\",\"version\":\"{version}\",\"stores\":[{listed}]}}\n")
     );
 }
 

@@ -1,6 +1,6 @@
 //! What becomes of the claims of processes that end, stand still, or go on.
 
-use bramah_core::{Detached, ErrorKind, Keep, Keeper, Session, Standing};
+use bramah_core::{Claim, Detached, ErrorKind, Keep, Keeper, Release, Session, Standing};
 use rustix::process::Signal;
 
 use crate::{
@@ -24,6 +24,8 @@ cases! { "liveness":
     a_lock_that_was_left_is_no_stray,
     a_dead_waiter_is_passed_over [Fifo],
     a_dead_holder_is_passed_over_with_a_waiter_behind_it,
+    a_silent_waiter_is_passed_over_in_seconds [Fifo, Leases],
+    a_hold_that_was_waited_for_lasts [Fifo, Leases],
 }
 
 async fn a_killed_holder_frees_the_lock(bench: Bench) -> Outcome {
@@ -228,6 +230,39 @@ async fn a_dead_waiter_is_passed_over(bench: Bench) -> Outcome {
     bench.pass(SHORT + SHORT / 4).await;
     guard.release().await;
     let _ = bench.soon("the turn of who waited behind the dead", waiter).await???;
+    Ok(())
+}
+
+async fn a_silent_waiter_is_passed_over_in_seconds(bench: Bench) -> Outcome {
+    let (a, b) = (bench.session().await?, bench.session().await?);
+    let silent = bench.mortal(LONG).await?;
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lock().await?;
+    ensure!(matches!(silent.enter(&silent.mutex(&name)).await?, Standing::Queued { .. }), "two hold it");
+    let mutex = b.mutex(&name)?;
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    bench.waiting(&name, 2).await?;
+    // It is granted to a process that does not answer, and whose ttl is far longer than this.
+    guard.release().await;
+    let patience = Claim::MAX_KEPT + SOON;
+    let _ = bench.within(patience, "the turn of who waited behind the silent one", waiter).await???;
+    Ok(())
+}
+
+async fn a_hold_that_was_waited_for_lasts(bench: Bench) -> Outcome {
+    let (a, b) = (bench.session().await?, bench.session().await?);
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lock().await?;
+    let mutex = b.mutex(&name)?;
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    bench.waiting(&name, 1).await?;
+    guard.release().await;
+    let guard = bench.soon("the turn of who waited", waiter).await???;
+    // Longer than the place was kept, and than the grant was that was pushed to it.
+    bench.pass(Claim::MAX_KEPT + Claim::MAX_KEPT / 4).await;
+    ensure!(guard.is_held(), "a hold that was waited for was lost");
+    ensure!(a.mutex(&name)?.try_lock().await?.is_none(), "two hold it");
+    ensure_eq!(guard.release().await, Release::Released, "the release");
     Ok(())
 }
 

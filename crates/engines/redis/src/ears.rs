@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use bramah_core::{Bell, ClaimId, Fence, Wake, Woken};
+use bramah_core::{Alarm, Bell, ClaimId, Fence, SessionId, Wake, Woken};
 
 use crate::{
     driver::{Ear, Push},
@@ -14,7 +14,7 @@ use crate::{
 
 /// The waiters of this process, by what they wait for. A driver tells it what it hears.
 #[derive(Debug, Default)]
-pub(crate) struct Ears(Mutex<Heard>);
+pub(crate) struct Ears(Mutex<Heard>, Mutex<HashMap<SessionId, Alarm>>);
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -59,11 +59,25 @@ pub(crate) struct Watch {
 }
 
 /// How many early grants are kept. One that is forgotten costs a question.
-const EARLY: usize = 4096;
+const EARLY: usize = 512;
 
 impl Ears {
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alarms(&self) -> MutexGuard<'_, HashMap<SessionId, Alarm>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session wants to hear when a claim of its was ended.
+    pub(crate) fn attend(&self, session: SessionId, alarm: Alarm) {
+        self.alarms().insert(session, alarm);
+    }
+
+    /// It is closed.
+    pub(crate) fn dismiss(&self, session: SessionId) {
+        self.alarms().remove(&session);
     }
 
     /// The wake of a claim that waits in line. If its grant has been pushed meanwhile it fires at once.
@@ -184,7 +198,11 @@ impl Ears {
         let Some(id) = text::read_identity(&format!("{session}{number}")) else { return };
         match (word, fence.parse()) {
             ("g", Ok(fence)) => self.granted(id, Fence::new(fence)),
-            ("b", _) => self.prod(id),
+            ("b", _) => {
+                self.prod(id);
+                let alarm = self.alarms().get(&id.session).cloned();
+                alarm.unwrap_or_default().ring(id);
+            }
             _ => {}
         }
     }
@@ -196,6 +214,77 @@ impl Ear for Ears {
             Push::Message { channel, payload } => self.message(&channel, &payload),
             Push::Changed { key } => self.changed(&key),
             Push::Broken => self.all(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CHANNEL: &[u8] = b"bramah:mark:0000000000000000000000000000002a";
+
+    fn id(seq: u64) -> ClaimId {
+        ClaimId { session: SessionId::from_bits(42), seq }
+    }
+
+    fn grant(payload: &str) -> Push {
+        Push::Message { channel: CHANNEL.to_vec(), payload: payload.as_bytes().to_vec() }
+    }
+
+    #[tokio::test]
+    async fn a_grant_reaches_its_waiter_before_and_after_it_waits() {
+        let ears = Ears::default();
+        let wake = ears.place(id(7), Grant::Exclusive);
+        ears.hear(grant("g0000000000071234"));
+        assert_eq!(wake.await, Woken::Held(Some(Fence::new(1234))));
+        ears.hear(grant("g0000000000081235"));
+        assert_eq!(ears.place(id(8), Grant::Shared).await, Woken::Held(None));
+        ears.hear(grant("g0000000000091236"));
+        assert_eq!(ears.place(id(9), Grant::Unproven).await, Woken::Ask);
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_has_everybody_ask() {
+        let ears = Ears::default();
+        let (place, watch) = (ears.place(id(1), Grant::Exclusive), ears.watch(b"k"));
+        ears.hear(Push::Broken);
+        assert_eq!((place.await, watch.wake.await), (Woken::Ask, Woken::Ask));
+    }
+
+    #[tokio::test]
+    async fn a_change_wakes_one_who_still_listens() {
+        let ears = Ears::default();
+        drop(ears.watch(b"k"));
+        let (first, second) = (ears.watch(b"k"), ears.watch(b"k"));
+        ears.hear(Push::Changed { key: b"k".to_vec() });
+        assert_eq!(first.wake.await, Woken::Ask);
+        assert!(!bell_rang(second.wake), "two were woken for one lock");
+    }
+
+    fn bell_rang(wake: Wake) -> bool {
+        let mut wake = std::pin::pin!(wake);
+        wake.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn early_grants_are_bounded() {
+        let ears = Ears::default();
+        for seq in 0..2 * EARLY as u64 {
+            ears.hear(grant(&format!("g{seq:012x}1")));
+        }
+        assert_eq!(ears.heard().early.len(), EARLY);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics(channel: Vec<u8>, payload: Vec<u8>, text in ".*") {
+            let ears = Ears::default();
+            ears.hear(Push::Message { channel, payload: payload.clone() });
+            ears.hear(Push::Message { channel: CHANNEL.to_vec(), payload });
+            ears.hear(Push::Message { channel: CHANNEL.to_vec(), payload: text.into_bytes() });
         }
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
     let (kind, text) = match code {
         "NOAUTH" => (
             ErrorKind::Denied,
-            format!("redis at {address} wants a password: {said}; give one in the url or as password_file"),
+            // Its own words are about HELLO, which nobody typed.
+            format!("redis at {address} wants a password; give one in the url or as password_file"),
         ),
         "WRONGPASS" => {
             (ErrorKind::Denied, format!("redis at {address} does not accept the user or password: {said}"))
@@ -41,6 +42,12 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
         "NOPERM" => (
             ErrorKind::Denied,
             format!("redis at {address} does not permit it: {said}; extend the user's acl"),
+        ),
+        "DENIED" => (
+            ErrorKind::Denied,
+            format!(
+                "redis at {address} is in protected mode; give it a password, or connect from its own host"
+            ),
         ),
         "OOM" => (
             ErrorKind::Unavailable,
@@ -140,7 +147,14 @@ pub(crate) fn from_break(error: &RedisError, address: &str) -> Error {
 /// An error of the first words on a new connection.
 pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
     if let Some(server) = std::error::Error::source(error).and_then(|e| e.downcast_ref::<ServerError>()) {
-        return from_server(server, address);
+        let error = from_server(server, address);
+        if server.code() == "ERR" && error.kind() == ErrorKind::Corrupt {
+            // No lock was asked for yet: it is about how we introduced ourselves.
+            let said = clean(server.details().unwrap_or_default());
+            let text = format!("redis at {address} refused the login or its settings: {said}");
+            return Error::caused(ErrorKind::Invalid, text, server.clone());
+        }
+        return error;
     }
     let why = clean(&error.to_string());
     let (kind, text) = match error.kind() {
@@ -155,6 +169,13 @@ pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
             ErrorKind::Unavailable,
             format!(
                 "what answers at {address} does not speak like a redis ({why}); is it the right port, and does it want tls?"
+            ),
+        ),
+        _ if why.contains("switch database") => (
+            ErrorKind::Invalid,
+            format!(
+                "redis at {address} does not let us use the database of the url ({why}); leave it out, raise databases \
+                 there, or permit +select"
             ),
         ),
         redis::ErrorKind::Server(_) | redis::ErrorKind::InvalidClientConfig => {

@@ -41,7 +41,7 @@ use self::{
     within::within,
 };
 use crate::{
-    config::{Config, Topology},
+    config::{Address, Config, Topology},
     driver::{Driver, Ear, Lane, Node, Request, Slot},
 };
 
@@ -76,9 +76,22 @@ impl Network {
                 let place = Place::Service(Sentinels::new(dialer, service, sentinels));
                 Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))
             }
-            Topology::Cluster(seeds) => Route::Cluster(Cluster::new(&hub, seeds, config.connections)),
+            Topology::Cluster(seeds) => {
+                Route::Cluster(Box::new(Cluster::new(&hub, seeds, config.connections)))
+            }
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
+    }
+
+    /// Asks every sentinel of the configuration; nobody where there are none.
+    pub(crate) async fn ask_sentinels(&self, cmd: &Cmd) -> Vec<(Address, Result<Value>)> {
+        match &self.shared.route {
+            Route::One(site) => match site.place() {
+                Place::Service(sentinels) => sentinels.ask_all(cmd).await,
+                Place::Fixed(_) => Vec::new(),
+            },
+            Route::Cluster(_) => Vec::new(),
+        }
     }
 }
 
@@ -91,21 +104,27 @@ impl fmt::Debug for Network {
 impl Shared {
     async fn send(&self, request: &Request) -> Result<Value> {
         let mut trace = Trace::default();
-        let carried = async {
+        // Not a variable of its own: the future would be kept twice.
+        let answer = within(request.patience, async {
             if !request.track
                 && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
             {
                 return answer;
             }
-            let items = vec![Item::new(request).loading(trace.load)];
-            let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
-            load.carry(&self.route, &mut trace).await?;
-            load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
-        };
-        match within(request.patience, carried).await {
+            Box::pin(self.carry(request, &mut trace)).await
+        })
+        .await;
+        match answer {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(trace, request.patience)),
         }
+    }
+
+    async fn carry(&self, request: &Request, trace: &mut Trace) -> Result<Value> {
+        let items = vec![Item::new(request).loading(trace.load)];
+        let mut load = Load { to: To::Slot(request.slot), lane: request.lane, items };
+        load.carry(&self.route, trace).await?;
+        load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered()))
     }
 
     /// Patience has ended. Perhaps another node should have been asked.
@@ -140,6 +159,10 @@ impl Shared {
         load.items.into_iter().map(|item| item.answer.unwrap_or_else(|| Err(rest.clone()))).collect()
     }
 
+    fn hears(&self, slot: Slot, channel: &str) -> bool {
+        self.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+    }
+
     async fn forget(&self, suffix: &str) {
         for site in self.route.known_sites() {
             for live in site.calls().iter().filter_map(|link| link.now()) {
@@ -166,9 +189,7 @@ impl Shared {
 impl Driver for Network {
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
         let shared = Arc::clone(&self.shared);
-        async move {
-            shared.one(To::Slot(request.slot), request.lane, Item::new(&request), request.patience).await
-        }
+        async move { shared.send(&request).await }
     }
 
     fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static {
@@ -177,7 +198,7 @@ impl Driver for Network {
     }
 
     fn is_listening(&self, slot: Slot, channel: &str) -> bool {
-        self.shared.route.known(slot).is_some_and(|site| site.link(Lane::Calls, slot).hears(channel))
+        self.shared.hears(self.shared.ear(slot), channel)
     }
 
     fn listen(
@@ -191,7 +212,15 @@ impl Driver for Network {
             let verb = if shared.route.is_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
             let mut cmd = redis::cmd(verb);
             cmd.arg(&*channel);
-            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await.map(drop)
+            let slot = shared.ear(slot);
+            shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await?;
+            if shared.hears(slot, &channel) {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "the connection to redis ended while we subscribed; try again",
+            ))
         }
     }
 
@@ -248,6 +277,12 @@ impl Driver for Network {
 }
 
 impl Shared {
+    /// The slot whose connection messages for `slot` arrive on. Of several to one node it is the first: else each of them
+    /// would bring the same message.
+    fn ear(&self, slot: Slot) -> Slot {
+        if self.route.is_cluster() { slot } else { 0 }
+    }
+
     async fn sites(&self, patience: Duration) -> Result<Vec<Arc<Site>>> {
         let mut trace = Trace::default();
         match within(patience, self.route.sites(&mut trace)).await {

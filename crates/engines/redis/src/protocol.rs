@@ -11,8 +11,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Error, ErrorKind, Exit, Fence, Opening, Profile, Renewal, Result, SessionId, Standing,
-    Wait, Wake,
+    Claim, Clock, Error, ErrorKind, Exit, Fence, Moment, Opening, Profile, Renewal, Result, SessionId,
+    Standing, Wait, Wake,
 };
 use redis::Value;
 
@@ -61,8 +61,12 @@ pub(crate) struct Protocol<D> {
 #[derive(Debug)]
 struct Member {
     opening: Arc<Opening>,
+    /// Where its grants are pushed to, outside of a cluster.
+    channel: Arc<str>,
     /// When its record was last written.
     recorded_ns: AtomicU64,
+    /// Whether that, and what else is not urgent, is being done.
+    looked_after: AtomicBool,
 }
 
 impl<D: Driver> Protocol<D> {
@@ -97,10 +101,30 @@ impl<D: Driver> Protocol<D> {
     pub(crate) async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
         preflight::examine(self).await?;
         let ttl = opening.ttl;
-        let member = Arc::new(Member { opening, recorded_ns: AtomicU64::new(0) });
+        let channel = self.scheme.channel(0, opening.session).into();
+        let member = Arc::new(Member {
+            opening,
+            channel,
+            recorded_ns: AtomicU64::new(0),
+            looked_after: AtomicBool::new(false),
+        });
         self.record(&member).await?;
+        self.ears.attend(member.opening.session, member.opening.alarm.clone());
+        self.lend_ear(&member).await;
         self.sessions().insert(member.opening.session, member);
         Ok(ttl)
+    }
+
+    /// Listens for what becomes of the session's claims, where that is one channel. A session that cannot learns of a
+    /// break with its next renewal.
+    async fn lend_ear(&self, member: &Member) {
+        if self.driver.is_cluster() || self.driver.is_listening(0, &member.channel) {
+            return;
+        }
+        let patience = self.patience(member.opening.ttl);
+        if let Err(error) = self.driver.listen(0, member.channel.clone(), patience).await {
+            tracing::debug!(%error, "a session does not hear of breaks");
+        }
     }
 
     /// Writes down who is behind a session, for those who look. Never consulted for a grant.
@@ -116,18 +140,44 @@ impl<D: Driver> Protocol<D> {
     }
 
     /// Writes it down again if that was long ago. What comes of it does not matter to a claim.
-    async fn touch(&self, session: SessionId) {
-        let Some(member) = self.sessions().get(&session).cloned() else { return };
+    async fn touch(&self, member: &Member, now: Moment) {
         let recorded = member.recorded_ns.load(Ordering::Relaxed);
-        let age = Duration::from_nanos(self.clock.now().ns().saturating_sub(recorded));
-        if age >= record_span(member.opening.ttl) / 3 {
-            if let Err(error) = self.record(&member).await {
-                tracing::debug!(%error, "the record of a session was not written");
-            }
+        let age = Duration::from_nanos(now.ns().saturating_sub(recorded));
+        if age >= record_span(member.opening.ttl) / 3
+            && let Err(error) = self.record(member).await
+        {
+            tracing::debug!(%error, "the record of a session was not written");
+        }
+    }
+
+    /// Does for a session what is not urgent, beside its renewal: that waits for nothing, least of all for the connection
+    /// of an executor that may be blocked.
+    fn look_after(self: &Arc<Self>, member: Arc<Member>) {
+        if member.looked_after.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let protocol = self.clone();
+        tokio::spawn(async move {
+            protocol.touch(&member, protocol.clock.now()).await;
+            protocol.lend_ear(&member).await;
+            member.looked_after.store(false, Ordering::Release);
+        });
+    }
+
+    fn member(&self, session: SessionId) -> Option<Arc<Member>> {
+        self.sessions().get(&session).cloned()
+    }
+
+    /// Where grants of claims in this slot are pushed to.
+    fn channel(&self, slot: Slot, session: SessionId, member: Option<&Arc<Member>>) -> Arc<str> {
+        match member {
+            Some(member) if !self.driver.is_cluster() => member.channel.clone(),
+            _ => self.scheme.channel(slot, session).into(),
         }
     }
 
     pub(crate) async fn close(&self, session: SessionId) -> Result<()> {
+        self.ears.dismiss(session);
         let member = self.sessions().remove(&session);
         let ttl = member.map_or(self.terms.timeout * 3, |member| member.opening.ttl);
         self.driver.forget(&session.to_string()).await;
@@ -139,14 +189,13 @@ impl<D: Driver> Protocol<D> {
 
     /// Whether this grant is to be written down with its fence, and the mark to be compared with the server's clock.
     /// Not for each: one call less is a tenth of what a lock costs the server.
-    fn stamp(&self, slot: Slot) -> bool {
+    fn stamp(&self, slot: Slot, now: Moment) -> bool {
         let Some(last) = self.stamped_ns.get(usize::from(slot)).or(self.stamped_ns.first()) else {
             return true;
         };
-        let now = self.clock.now().ns();
-        let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= STAMP.as_nanos() as u64;
+        let due = now.since(Moment::from_ns(last.load(Ordering::Relaxed))) >= STAMP;
         if due {
-            last.store(now, Ordering::Relaxed);
+            last.store(now.ns(), Ordering::Relaxed);
         }
         due
     }
@@ -212,12 +261,16 @@ impl<D: Driver> Protocol<D> {
         others: bool,
         patience: Duration,
     ) -> Result<Answer> {
-        self.touch(claim.id.session).await;
-        let stamp = self.stamp(place.slot);
+        let now = self.clock.now();
+        let member = self.member(claim.id.session);
+        if let Some(member) = &member {
+            self.touch(member, now).await;
+        }
+        let stamp = self.stamp(place.slot, now);
         let wait = self.wait(claim);
         let how = |wait| Entry { wait, stamp, others };
         if wait == Wait::Line {
-            let channel = self.scheme.channel(place.slot, claim.id.session);
+            let channel = self.channel(place.slot, claim.id.session, member.as_ref());
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
                 let tried =
@@ -226,7 +279,7 @@ impl<D: Driver> Protocol<D> {
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
                     return Ok(answer);
                 }
-                self.driver.listen(place.slot, channel.into(), patience).await?;
+                self.driver.listen(place.slot, channel, patience).await?;
             }
         }
         let entered = self.driver.send(self.scheme.enter(place, claim, text, how(wait), patience)).await?;
@@ -332,7 +385,9 @@ impl<D: Driver> Protocol<D> {
         session: SessionId,
         claims: Arc<[Arc<Claim>]>,
     ) -> Result<Renewal> {
-        self.touch(session).await;
+        if let Some(member) = self.member(session) {
+            self.look_after(member);
+        }
         renewal::renew(self, claims).await
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn survey<D: Driver>(protocol: &Protocol<D>, scope: &Scope, loo
     let mut survey = Survey { lines: Vec::new(), unreadable: Vec::new(), wake, sleep: SLEEP };
     let mut by_slot: HashMap<Slot, Vec<(Name, Place)>> = HashMap::new();
     for (name, place) in named {
-        by_slot.entry(place.slot).or_default().push((name, place));
+        by_slot.entry(scheme.together(&place)).or_default().push((name, place));
     }
     for group in by_slot.into_values() {
         for group in group.chunks(CALL) {
@@ -233,12 +233,15 @@ impl Seen<'_> {
             }
         }
         let about = |letter: char, member: &str| known.get(&format!("{letter}{member}")).copied();
-        let millis = |at: f64| Duration::from_millis(at.max(0.0) as u64);
+        // Times and fences fit the 53 bits that a score has.
+        #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+        let whole = |number: f64| number.max(0.0) as u64;
+        let millis = |at: f64| Duration::from_millis(whole(at));
         let now = self.now_ms as f64;
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
         for (claim, member, score) in claims {
             if score < 0.0 {
-                let fence = about('F', &member).map(|fence| Fence::new(fence as u64));
+                let fence = about('F', &member).map(|fence| Fence::new(whole(fence)));
                 let left = millis(-score - now);
                 if !left.is_zero() {
                     held.push(self.held(claim, fence, Some(left)));
@@ -327,7 +330,8 @@ async fn introduce<D: Driver>(protocol: &Protocol<D>, lines: &mut [LineView]) ->
     }
     let mut by_slot: HashMap<Slot, Vec<SessionId>> = HashMap::new();
     for &session in known.keys() {
-        by_slot.entry(protocol.scheme.session(session).slot).or_default().push(session);
+        let place = protocol.scheme.session(session);
+        by_slot.entry(protocol.scheme.together(&place)).or_default().push(session);
     }
     for (slot, sessions) in by_slot {
         for sessions in sessions.chunks(STEP) {

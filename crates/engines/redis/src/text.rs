@@ -26,16 +26,18 @@ pub(crate) fn encode(claim: &Claim) -> Result<String> {
     }
     let mut text = String::with_capacity(96 + claim.note.len());
     identify(&mut text, claim.id);
-    // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        ":{}:{}:{}:{}:{}:",
+    let fields = [
         millis(claim.kept()),
-        claim.weight,
-        claim.capacity,
+        claim.weight.into(),
+        claim.capacity.into(),
         millis(claim.ttl),
-        claim.lease.map_or(0, millis)
-    );
+        claim.lease.map_or(0, millis),
+    ];
+    for field in fields {
+        text.push(':');
+        decimal(&mut text, field);
+    }
+    text.push(':');
     escape(&mut text, &claim.note);
     Ok(text)
 }
@@ -47,9 +49,31 @@ pub(crate) fn identity(id: ClaimId) -> String {
     text
 }
 
+/// By hand, as is [`decimal`]: this is a good part of what a lock costs its caller.
 fn identify(text: &mut String, id: ClaimId) {
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{:032x}{:012x}", id.session.bits(), id.seq);
+    hex(text, id.session.bits(), 32);
+    hex(text, id.seq.into(), 12);
+}
+
+fn hex(text: &mut String, number: u128, digits: u32) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for place in (0..digits).rev() {
+        text.push(char::from(DIGITS[(number >> (4 * place) & 15) as usize]));
+    }
+}
+
+fn decimal(text: &mut String, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    text.extend(digits[at..].iter().map(|&digit| char::from(digit)));
 }
 
 /// At least one: a time of nothing would be no time at all to Redis.

@@ -168,7 +168,7 @@ fn address(text: &str, port: u16) -> Result<Address> {
         }
     };
     if host.is_empty() {
-        return Err(wrong("a redis url needs a host: redis://<host>[:<port>]"));
+        return Err(wrong("a redis url needs a host: redis://<host>[:<port>], an ipv6 address in brackets"));
     }
     if host.chars().any(|c| c.is_control() || c.is_whitespace() || "/?#@,".contains(c)) {
         return Err(wrong("the host has characters that no host has"));

@@ -54,10 +54,10 @@ pub(super) struct Item<'a> {
 }
 
 /// Tries the one thing that nearly always happens: the server is known and connected, and answers. None: carry it the
-/// long way; nothing was done.
+/// long way; nothing was done. Apart from that way because its future is small, and moved around for every request.
 pub(super) async fn quick(route: &Route, request: &Request, trace: &mut Trace) -> Option<Result<Value>> {
     let site = route.ready(request.slot)?;
-    let mut live = site.link(request.lane, request.slot).live().await.ok()?;
+    let mut live = site.link(request.lane, request.slot).fresh()?;
     let writes = live.wire.writes();
     trace.awaited = Some(live.wire);
     let answer = live.connection.send_packed_command(&request.cmd).await;
@@ -196,13 +196,18 @@ impl Load<'_> {
                 live.wire.poison();
                 return Err(disorder(&live.wire));
             }
-            item.answer = Some(Ok(match (answer, refusal) {
+            item.answer = Some(match (answer, refusal) {
                 // What came before it was refused, and that is why.
                 (Value::ServerError(error), Some(refusal)) if error.code() == "NOSCRIPT" => {
-                    Value::ServerError(refusal)
+                    Ok(Value::ServerError(refusal))
                 }
-                (answer, _) => answer,
-            }));
+                // It was done, but nobody will tell of changes.
+                (answer, Some(refusal)) if item.track && !matches!(answer, Value::ServerError(_)) => {
+                    let why = error::from_server(&refusal, live.wire.address());
+                    Err(Error::caused(ErrorKind::Unavailable, why.to_string(), why))
+                }
+                (answer, _) => Ok(answer),
+            });
             // Where a script is not known it is loaded: there, and not where we were sent from.
             if !matches!(&item.answer, Some(Ok(Value::ServerError(error))) if error.code() == "NOSCRIPT") {
                 item.ask = None;

@@ -9,6 +9,7 @@ use std::{
 use bramah_core::{Error, ErrorKind, Moment, Result};
 use redis::Value;
 
+use super::within::{nap, within};
 use super::{
     dial::text,
     link::{Hub, Place},
@@ -94,7 +95,7 @@ impl Cluster {
                 format!("no node of the redis cluster has slot {slot}; look at its nodes"),
             ));
             self.state().stale = Some(Moment::from_ns(0));
-            tokio::time::sleep(REST).await;
+            nap(REST).await;
         }
     }
 
@@ -114,7 +115,7 @@ impl Cluster {
                 return Ok(masters);
             }
             self.state().stale = Some(Moment::from_ns(0));
-            tokio::time::sleep(REST).await;
+            nap(REST).await;
         }
     }
 
@@ -179,7 +180,7 @@ impl Cluster {
                     Err(error) => return Err(error),
                 }
             }
-            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            nap(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
             pause = (pause * 2).min(REST * 5);
         }
     }
@@ -202,7 +203,7 @@ impl Cluster {
         let mut cmd = redis::cmd("CLUSTER");
         cmd.arg("SLOTS");
         let answer = line.connection.send_packed_command(&cmd);
-        let answer = tokio::time::timeout(self.hub.dialer.timeout(), answer).await.map_err(|_| {
+        let answer = within(self.hub.dialer.timeout(), answer).await.map_err(|_| {
             Error::new(
                 ErrorKind::Unavailable,
                 format!("redis at {address} did not tell its slots; is it frozen?"),
@@ -218,7 +219,13 @@ impl Cluster {
                 ))
             }
             Value::ServerError(error) => Err(error::from_server(&error, &address.to_string())),
-            answer => Ok(read_shares(&answer, address)),
+            answer => {
+                Some(read_shares(&answer, address)).filter(|shares| !shares.is_empty()).ok_or_else(|| {
+                    // As one that was reset says it: no reason to forget what the others told.
+                    let text = format!("redis at {address} knows of no slots; has it joined the cluster?");
+                    Error::new(ErrorKind::Unavailable, text)
+                })
+            }
         }
     }
 

@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use super::tls;
+use super::within::within;
 use crate::{
     config::{Address, Config, Secret, Tls, Topology, read_password},
     error,
@@ -109,7 +110,7 @@ impl Dialer {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
         writes: Arc<AtomicU64>,
     ) -> Result<Line> {
-        match tokio::time::timeout(self.timeout, self.try_open(address, hear, writes)).await {
+        match within(self.timeout, self.try_open(address, hear, writes)).await {
             Ok(line) => line,
             Err(_) => {
                 let next = match self.tls {

@@ -96,6 +96,17 @@ impl Link {
         }
     }
 
+    /// The connection, if there is one now that was used a moment ago.
+    pub(super) fn fresh(&self) -> Option<Live> {
+        let live = self.now()?;
+        let now = self.hub.clock.now();
+        if live.wire.is_stale(now) {
+            return None;
+        }
+        live.wire.use_at(now);
+        Some(live)
+    }
+
     /// Whether there is a connection, or about to be.
     pub(super) fn is_live(&self) -> bool {
         !matches!(&*self.state(), State::Down { .. })

@@ -56,7 +56,7 @@ pub(super) enum Route {
     /// One node for everything: a fixed one, or the master of a service.
     One(Arc<Site>),
     /// Masters that share the slots.
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 impl Route {

@@ -9,9 +9,14 @@ use std::{
 };
 
 use bramah_core::{Error, ErrorKind, Result};
-use redis::{PushInfo, PushKind, Value};
-use tokio::{runtime::Handle, sync::mpsc, task::JoinSet};
+use redis::{Cmd, PushInfo, PushKind, Value};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
 
+use super::within::{nap, within};
 use super::{
     dial::{Dialer, Line, text},
     link::Link,
@@ -27,6 +32,8 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(super) struct Sentinels {
     dialer: Arc<Dialer>,
     service: Arc<str>,
+    /// As they were given.
+    all: Box<[Address]>,
     state: Mutex<State>,
 }
 
@@ -35,6 +42,15 @@ struct State {
     order: Vec<Address>,
     followers: Vec<Follower>,
     watched: bool,
+    watch: Option<AbortHandle>,
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        if let Some(watch) = self.state().watch.take() {
+            watch.abort();
+        }
+    }
 }
 
 /// A link to the master, as of when it was made.
@@ -53,8 +69,9 @@ impl Follower {
 
 impl Sentinels {
     pub(super) fn new(dialer: Dialer, service: &str, sentinels: &[Address]) -> Arc<Self> {
-        let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false };
-        Arc::new(Self { dialer: Arc::new(dialer), service: service.into(), state: Mutex::new(state) })
+        let state = State { order: sentinels.to_vec(), followers: Vec::new(), watched: false, watch: None };
+        let (dialer, all) = (Arc::new(dialer), sentinels.into());
+        Arc::new(Self { dialer, service: service.into(), all, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -78,7 +95,7 @@ impl Sentinels {
             let answer = if waiting.len() == 0 {
                 asked.join_next().await
             } else {
-                match tokio::time::timeout(HEDGE, asked.join_next()).await {
+                match within(HEDGE, asked.join_next()).await {
                     Ok(answer) => answer,
                     Err(_) => continue,
                 }
@@ -101,6 +118,21 @@ impl Sentinels {
                 }
             }
         }
+    }
+
+    /// The answer of each to a question, in the order of the url.
+    pub(super) async fn ask_all(&self, cmd: &Cmd) -> Vec<(Address, Result<Value>)> {
+        let mut asked = JoinSet::new();
+        for (at, sentinel) in self.all.iter().cloned().enumerate() {
+            let (dialer, cmd) = (Arc::clone(&self.dialer), cmd.clone());
+            asked.spawn(async move {
+                let answer = question(&dialer, &sentinel, &cmd).await;
+                (at, sentinel, answer)
+            });
+        }
+        let mut answers: Vec<_> = asked.join_all().await;
+        answers.sort_by_key(|(at, ..)| *at);
+        answers.into_iter().map(|(_, sentinel, answer)| (sentinel, answer)).collect()
     }
 
     fn prefer(&self, sentinel: &Address) {
@@ -146,7 +178,8 @@ impl Sentinels {
         };
         if let Some(runtime) = runtime {
             let post = Post(Arc::downgrade(self));
-            runtime.spawn(async move { post.stand().await });
+            let watch = runtime.spawn(async move { post.stand().await }).abort_handle();
+            self.state().watch = Some(watch);
         }
     }
 
@@ -171,6 +204,21 @@ impl Sentinels {
     }
 }
 
+async fn question(dialer: &Dialer, sentinel: &Address, cmd: &Cmd) -> Result<Value> {
+    let mut line = dialer.open(sentinel, |_| (), Arc::default()).await?;
+    let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(cmd)).await;
+    match answer.map_err(|_| silent(sentinel))? {
+        Ok(Value::ServerError(error)) => Err(error::from_server(&error, &sentinel.to_string())),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(error::from_break(&error, &sentinel.to_string())),
+    }
+}
+
+fn silent(sentinel: &Address) -> Error {
+    let text = format!("the sentinel at {sentinel} did not answer; is it frozen?");
+    Error::new(ErrorKind::Unavailable, text)
+}
+
 async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Address> {
     let mut line = dialer.open(sentinel, |_| (), Arc::default()).await?;
     locate(dialer, &mut line, sentinel, service).await
@@ -180,14 +228,9 @@ async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Addre
 async fn locate(dialer: &Dialer, line: &mut Line, sentinel: &Address, service: &str) -> Result<Address> {
     let mut cmd = redis::cmd("SENTINEL");
     cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-    let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(&cmd))
+    let answer = within(dialer.timeout(), line.connection.send_packed_command(&cmd))
         .await
-        .map_err(|_| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("the sentinel at {sentinel} did not answer; is it frozen?"),
-            )
-        })?;
+        .map_err(|_| silent(sentinel))?;
     match answer.map_err(|error| error::from_break(&error, &sentinel.to_string()))? {
         Value::Array(words) => {
             let mut words = words.iter().map(text);
@@ -241,7 +284,7 @@ impl Post {
                 let Some(sentinels) = self.0.upgrade() else { return };
                 sentinels.doubt();
                 drop(sentinels);
-                tokio::time::sleep(HEDGE).await;
+                nap(HEDGE).await;
             }
             if !self.0.upgrade().is_some_and(|sentinels| sentinels.is_followed()) {
                 return;
@@ -267,8 +310,7 @@ impl Post {
         let mut line = dialer.open(sentinel, hear, Arc::default()).await?;
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg("+switch-master");
-        let answer =
-            tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(&subscribe)).await;
+        let answer = within(dialer.timeout(), line.connection.send_packed_command(&subscribe)).await;
         if !matches!(answer, Ok(Ok(Value::Push { .. }))) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -288,7 +330,7 @@ impl Post {
                 return Ok(());
             }
             drop(sentinels);
-            let _ = tokio::time::timeout(LOOK, told.recv()).await;
+            let _ = within(LOOK, told.recv()).await;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The driver against real servers.
 
 mod cluster;
+mod faults;
 mod sentinels;
 mod single;
 #[cfg(feature = "tls")]

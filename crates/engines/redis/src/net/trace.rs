@@ -20,6 +20,8 @@ pub(super) struct Trace {
 impl Trace {
     /// Patience has ended.
     pub(super) fn give_up(self, whom: &str, patience: Duration) -> Error {
+        // Nobody wants to read the third of a second to the nanosecond.
+        let patience = Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
         if let Some(wire) = self.awaited {
             // A later answer means nothing any more, and a connection that is this slow is likely dead.
             wire.fall();
@@ -39,7 +41,8 @@ impl Trace {
             None => Error::new(
                 ErrorKind::Unavailable,
                 format!(
-                    "redis could not be connected to within {patience:?}; is it up, and the way to it open?"
+                    "redis at {whom} could not be connected to within {patience:?}; is it up, the way to it open, and is tls \
+                     (rediss://) spoken by both or by none?"
                 ),
             ),
         }

@@ -8,6 +8,7 @@ use std::{
 use bramah_core::{Bell, Error, ErrorKind, Result, Wake, Woken};
 use redis::{PushInfo, PushKind, Value};
 
+use super::within::within;
 use super::{dial::Line, link::Hub, route::Site};
 use crate::error;
 
@@ -51,7 +52,7 @@ pub(super) async fn over(
         }
         Ok::<Vec<Line>, Error>(lines)
     };
-    let lines: Vec<Line> = tokio::time::timeout(patience, all).await.map_err(|_| {
+    let lines: Vec<Line> = within(patience, all).await.map_err(|_| {
         Error::new(
             ErrorKind::Unavailable,
             format!("redis did not let us watch within {patience:?}; is it up?"),

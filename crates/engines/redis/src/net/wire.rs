@@ -209,15 +209,19 @@ impl Wire {
             },
             PushKind::Subscribe | PushKind::SSubscribe => {
                 if let Some(channel) = data.next().as_ref().and_then(super::dial::text) {
-                    self.heard().channels.insert(channel.into());
+                    let mut heard = self.heard();
+                    // Asked under the lock: either `fall` sees the channel and tells, or it is not listened on.
+                    if !self.is_down() {
+                        heard.channels.insert(channel.into());
+                    }
                 }
             }
             PushKind::Unsubscribe | PushKind::SUnsubscribe => {
-                if !data.next().as_ref().and_then(super::dial::text).is_some_and(|channel| self.left(channel))
-                {
-                    // The server ended it, because the slot moved. The redis crate takes such a push for the answer to
-                    // the oldest request, and every later answer for that of the request before: nothing that comes
-                    // from here on can be believed.
+                let asked = data.next().as_ref().and_then(super::dial::text).is_some_and(|c| self.left(c));
+                // The server ended it, because the slot moved. The redis crate takes such a push for the answer to the
+                // oldest request, and every later answer for that of the request before: nothing that comes from here
+                // on can be believed.
+                if !asked {
                     self.poison();
                 }
             }

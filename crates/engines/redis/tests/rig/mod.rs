@@ -1,5 +1,7 @@
 //! The conformance suite on a deployment that it starts.
 
+#![allow(dead_code, reason = "each target has its own")]
+
 use std::{process::ExitCode, sync::Arc};
 
 use bramah_conformance::{CHILD, Later, Suite, Target};
@@ -8,14 +10,14 @@ use bramah_lab::{Cluster, Redis as Server, Sentinels, servers::Flavor};
 use bramah_redis::Redis;
 
 /// What the suite runs on.
-pub enum Deployment {
+pub(crate) enum Deployment {
     One(Flavor),
     Sentinel(Flavor),
     Cluster(Flavor),
 }
 
 /// Runs the suite on `layout` over a deployment of its own.
-pub fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode {
+pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode {
     // A child is told the address of the servers that its parent started.
     let (url, restart): (String, Option<Arc<Server>>) = if std::env::var_os(CHILD).is_some() {
         (String::new(), None)

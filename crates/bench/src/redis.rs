@@ -1,0 +1,95 @@
+//! The Redis engine against its floors and peers, on one server of its own.
+//!
+//! Every goal is a ratio inside of one run: contenders take turns, and what counts is the median of the rounds' ratios.
+
+mod bare;
+mod contention;
+mod crowd;
+mod held;
+mod pairs;
+mod redisson;
+mod scores;
+mod server;
+mod server_cost;
+
+use std::process::ExitCode;
+
+pub(crate) use crowd::ENVIRONMENT as CROWD;
+use scores::Scores;
+use server::Server;
+
+/// What everything here fails with: a line for people.
+pub(crate) type Result<T> = std::result::Result<T, String>;
+
+/// One of a crowd of processes, started by [`run`].
+pub(crate) fn crowd(orders: &str) -> ExitCode {
+    exit(crowd::run(orders))
+}
+
+pub(crate) fn run() -> ExitCode {
+    let mut scores = Scores::new();
+    let outcome = measure(&mut scores);
+    scores.print();
+    match outcome {
+        Ok(()) if scores.wrong() == 0 => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        failed => exit(failed),
+    }
+}
+
+/// Measures what some goals are about, in so many rounds.
+type Part = fn(&mut Scores, &Server, usize) -> Result<()>;
+
+fn measure(scores: &mut Scores) -> Result<()> {
+    let rounds = rounds()?;
+    let only = std::env::var("BRAMAH_BENCH_ONLY").ok();
+    let wanted = |goals: &[&str]| only.as_deref().is_none_or(|only| goals.contains(&only));
+    let parts: [(&[&str], Part); 5] = [
+        (&["G1", "G2", "G3"], pairs::run),
+        (&["G4"], server_cost::run),
+        (&["G5"], contention::between_processes),
+        (&["G6"], contention::in_one_process),
+        (&["G8", "growth"], held::run),
+    ];
+    if !parts.iter().any(|(goals, _)| wanted(goals)) {
+        return Err("BRAMAH_BENCH_ONLY: known are G1, G2, G3, G4, G5, G6, G8, growth".into());
+    }
+    for (_, part) in parts.iter().filter(|(goals, _)| wanted(goals)) {
+        // A server for each, so that none inherits the memory of the one before.
+        part(scores, &Server::start()?, rounds)?;
+    }
+    Ok(())
+}
+
+fn rounds() -> Result<usize> {
+    match std::env::var("BRAMAH_BENCH_ROUNDS") {
+        Err(_) => Ok(5),
+        Ok(text) => match text.parse() {
+            Ok(0) | Err(_) => Err(format!("BRAMAH_BENCH_ROUNDS={text}: must be a whole number from 1 on")),
+            Ok(rounds) => Ok(rounds),
+        },
+    }
+}
+
+fn exit(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A runtime as an application has one.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|why| format!("no runtime: {why}"))
+}
+
+/// Any error as a line.
+fn text(why: impl std::fmt::Display) -> String {
+    why.to_string()
+}

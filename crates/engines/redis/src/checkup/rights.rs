@@ -1,0 +1,217 @@
+//! What our user may do: asked for with `ACL DRYRUN`, or else tried.
+
+use bramah_core::{ErrorKind, Name, Result, SessionId};
+
+use super::{Asker, command, is_refused, text};
+use crate::{
+    config::{Layout, Replicas},
+    driver::{Driver, Lane, Request},
+    error::clean,
+    layout::{Place, Scheme},
+};
+
+/// What our user may do on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Who we are there, if that may be asked.
+    pub user: Option<String>,
+    /// How the rest is known.
+    pub proof: Proof,
+    /// What the user lacks.
+    pub missing: Vec<Missing>,
+}
+
+/// How rights are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The server was asked what it would permit.
+    Asked,
+    /// It was tried.
+    Tried,
+}
+
+/// A right that a user lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// As `ACL SETUSER` takes it: `+zadd`, `~bramah:*`, `&bramah:*`.
+    pub rule: String,
+    /// What it is needed for.
+    pub purpose: Purpose,
+}
+
+/// What a right is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// Taking, renewing and releasing locks.
+    Lock,
+    /// Waiting for one that is taken.
+    Wait,
+    /// The policy that `replicas=` asks for.
+    Replicas,
+    /// Listing locks.
+    List,
+    /// Watching locks.
+    Watch,
+}
+
+/// One right and how to find out about it.
+struct Trial {
+    purpose: Purpose,
+    /// The command as `ACL SETUSER` takes it: `client|tracking`.
+    command: &'static str,
+    words: Vec<String>,
+    /// What the patterns of its keys and channels would be.
+    pattern: String,
+    /// The slot of its key; none for a command without.
+    place: Option<Place>,
+}
+
+pub(super) async fn of(asker: &Asker<'_>) -> Result<Rights> {
+    let trials = trials(asker)?;
+    let user = asker.text(&["ACL", "WHOAMI"]).await?.map(|user| clean(&user));
+    let mut missing = Vec::new();
+    let mut proof = if user.is_some() { Proof::Asked } else { Proof::Tried };
+    for trial in &trials {
+        let refusal = match (proof, &user) {
+            (Proof::Asked, Some(user)) => match dry_run(asker, user, trial).await? {
+                Some(answer) => answer,
+                None => {
+                    proof = Proof::Tried;
+                    tried(asker, trial).await?
+                }
+            },
+            _ => tried(asker, trial).await?,
+        };
+        if let Some(said) = refusal {
+            let (rule, purpose) = (rule(&said, trial), trial.purpose);
+            let known = |known: &Missing| known.rule == rule;
+            if !missing.iter().any(known) {
+                missing.push(Missing { rule, purpose });
+            }
+        }
+    }
+    Ok(Rights { user, proof, missing })
+}
+
+/// What the server says against it, if it would; the outer `None` if that may not be asked.
+async fn dry_run(asker: &Asker<'_>, user: &str, trial: &Trial) -> Result<Option<Option<String>>> {
+    let mut words = vec!["ACL", "DRYRUN", user];
+    words.extend(trial.words.iter().map(String::as_str));
+    let Some(answer) = asker.ask(&words).await? else { return Ok(None) };
+    Ok(Some(text(&answer).filter(|said| said != "OK")))
+}
+
+/// What the server says against it, if it does.
+async fn tried(asker: &Asker<'_>, trial: &Trial) -> Result<Option<String>> {
+    let words: Vec<&str> = trial.words.iter().map(String::as_str).collect();
+    let (network, patience) = (asker.network, asker.config.timeout);
+    let slot = trial.place.as_ref().map_or(0, |place| place.slot);
+    let answer = match (trial.command, &*words) {
+        ("subscribe" | "ssubscribe", [_, channel]) => network.listen(slot, (*channel).into(), patience).await,
+        // What is not answered by one answer, or only means something after another, comes to light with its neighbour.
+        ("unsubscribe" | "sunsubscribe" | "client|caching", _) => return Ok(None),
+        // A script by a hash that no script has would be looked for in vain.
+        ("evalsha", _) => return Ok(None),
+        _ => {
+            let cmd = command(&words);
+            let sent = match trial.place {
+                Some(_) => {
+                    let lane = Lane::Calls;
+                    network.send(Request { slot, lane, patience, cmd, script: None, track: false }).await
+                }
+                None => network.ask(asker.node, cmd, patience).await,
+            };
+            sent.map(drop)
+        }
+    };
+    match answer {
+        Err(error) if is_refused(&error) => Ok(Some(error.to_string())),
+        Err(error) if error.kind().is_transient() || error.kind() == ErrorKind::Denied => Err(error),
+        // It was let in, whatever came of it.
+        _ => Ok(None),
+    }
+}
+
+/// The rule that would permit it.
+fn rule(said: &str, trial: &Trial) -> String {
+    if said.contains("channel") {
+        format!("&{}", trial.pattern)
+    } else if said.contains("key") && !said.contains("to run the") {
+        format!("~{}", trial.pattern)
+    } else {
+        format!("+{}", trial.command)
+    }
+}
+
+/// Everything that the engine asks of a server.
+fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
+    let config = asker.config;
+    let is_cluster = asker.network.is_cluster();
+    let scheme = Scheme::new(config.layout, config.prefix.as_deref(), is_cluster, config.connections);
+    let session = SessionId::random()?;
+    let lock = scheme.place(&Name::new(format!("bramah/doctor/{session}"))?);
+    let record = Place { key: scheme.record(&lock), slot: lock.slot };
+    let mark = Place { key: scheme.mark(lock.slot), slot: lock.slot };
+    let member = scheme.session(session);
+    let beside = format!("{}*", member.key.trim_end_matches(&format!("session:{session}")));
+    let locks = match config.layout {
+        Layout::Native => beside.clone(),
+        Layout::Plain => format!("{}*", config.prefix.as_deref().unwrap_or_default()),
+    };
+    let channel = Place { key: scheme.channel(lock.slot, session), slot: lock.slot };
+    let mut all = Vec::new();
+    let mut need = |purpose, command: &'static str, place: Option<&Place>, rest: &[&str]| {
+        let mut words: Vec<String> = command.split('|').map(str::to_uppercase).collect();
+        // The key comes first but in a script.
+        let key = place.map(|place| place.key.clone()).filter(|_| command != "evalsha");
+        words.extend(key.into_iter().chain(rest.iter().map(|word| (*word).to_owned())));
+        let is_lock = place.is_some_and(|place| place.key == lock.key);
+        let pattern = if is_lock { locks.clone() } else { beside.clone() };
+        all.push(Trial { purpose, command, words, pattern, place: place.cloned() });
+    };
+    let (line, sha) = (Some(&lock), "0000000000000000000000000000000000000000");
+    need(Purpose::Lock, "evalsha", line, &[sha, "1", &lock.key]);
+    need(Purpose::Lock, "script|load", None, &["return 1"]);
+    need(Purpose::Lock, "time", None, &[]);
+    need(Purpose::Lock, "set", line, &["1", "PX", "1000"]);
+    need(Purpose::Lock, "set", Some(&member), &["1", "PX", "1000"]);
+    need(Purpose::Lock, "set", Some(&record), &["1", "PX", "1000"]);
+    need(Purpose::Lock, "get", line, &[]);
+    need(Purpose::Lock, "type", line, &[]);
+    need(Purpose::Lock, "pttl", line, &[]);
+    need(Purpose::Lock, "pexpire", line, &["1000"]);
+    // Its own increment would be a fence that nobody has: harmless.
+    need(Purpose::Lock, "incr", Some(&mark), &[]);
+    for place in [&member, &record, &lock] {
+        need(Purpose::Lock, "del", Some(place), &[]);
+    }
+    if config.layout == Layout::Native {
+        need(Purpose::Lock, "exists", line, &[]);
+        need(Purpose::Lock, "zadd", line, &["1", "a"]);
+        need(Purpose::Lock, "zincrby", line, &["1", "a"]);
+        need(Purpose::Lock, "zrange", line, &["0", "0"]);
+        need(Purpose::Lock, "zscore", line, &["a"]);
+        need(Purpose::Lock, "zcount", line, &["0", "1"]);
+        need(Purpose::Lock, "zrem", line, &["a"]);
+        let (hear, part) =
+            if is_cluster { ("ssubscribe", "sunsubscribe") } else { ("subscribe", "unsubscribe") };
+        need(Purpose::Wait, hear, Some(&channel), &[]);
+        if !is_cluster {
+            need(Purpose::Wait, part, Some(&channel), &[]);
+        }
+    }
+    let publish = if is_cluster { "spublish" } else { "publish" };
+    need(Purpose::Lock, publish, Some(&channel), &[""]);
+    let tells = if config.layout == Layout::Native { Purpose::Watch } else { Purpose::Wait };
+    need(tells, "client|tracking", None, &["ON", "OPTIN"]);
+    if config.layout == Layout::Plain {
+        need(tells, "client|caching", None, &["YES"]);
+        need(tells, "ping", None, &[]);
+    }
+    need(Purpose::List, "scan", None, &["0", "COUNT", "1"]);
+    if config.replicas != Replicas::None {
+        need(Purpose::Replicas, "wait", None, &["0", "1"]);
+        need(Purpose::Replicas, "role", None, &[]);
+    }
+    Ok(all)
+}
