@@ -40,6 +40,19 @@ pub(crate) const SOAKS: &[Soak] = &[
     Soak { name: "load", times: 5, kind: Kind::Load },
 ];
 
+/// The test targets that are the conformance suite on some engine.
+const SUITES: &[&str] = &[
+    "conformance",
+    "leases",
+    "plain",
+    "sentinel",
+    "plain_sentinel",
+    "cluster",
+    "plain_cluster",
+    "valkey",
+    "redis8",
+];
+
 pub(crate) fn find(name: &str) -> Result<&'static Soak, String> {
     SOAKS.iter().find(|soak| soak.name == name).ok_or_else(|| {
         let known: Vec<_> = SOAKS.iter().map(|soak| soak.name).collect();
@@ -61,7 +74,8 @@ pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
             repeat(1, || command_line(&mut command))
         }
         Kind::Conformance => {
-            let mut command = cargo(["test", "--workspace", "--test", "conformance", "--test", "leases"]);
+            let mut command = cargo(["test", "--workspace"]);
+            command.args(SUITES.iter().flat_map(|suite| ["--test", suite]));
             command.env("BRAMAH_CONFORMANCE_REPEAT", times.to_string());
             repeat(1, || command_line(&mut command))
         }

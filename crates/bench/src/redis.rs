@@ -37,11 +37,14 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
+/// Measures what some goals are about, in so many rounds.
+type Part = fn(&mut Scores, &Server, usize) -> Result<()>;
+
 fn measure(scores: &mut Scores) -> Result<()> {
     let rounds = rounds()?;
     let only = std::env::var("BRAMAH_BENCH_ONLY").ok();
     let wanted = |goals: &[&str]| only.as_deref().is_none_or(|only| goals.contains(&only));
-    let parts: [(&[&str], fn(&mut Scores, &Server, usize) -> Result<()>); 5] = [
+    let parts: [(&[&str], Part); 5] = [
         (&["G1", "G2", "G3"], pairs::run),
         (&["G4"], server_cost::run),
         (&["G5"], contention::between_processes),

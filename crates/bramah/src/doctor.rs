@@ -197,7 +197,7 @@ async fn leaves(engine: &dyn Engine) -> Option<bool> {
 async fn opens(engine: &dyn Engine, keep: Keep) -> Result<()> {
     let session = SessionId::random()?;
     let (ttl, about) = (Session::MIN_TTL, About::this_process());
-    engine.open(Arc::new(Opening { session, ttl, keep, about })).await?;
+    engine.open(Arc::new(Opening::new(session, ttl, keep, about))).await?;
     // What is left of it ends with its ttl.
     let _ = engine.close(session).await;
     Ok(())

@@ -116,7 +116,7 @@ impl Bench {
     pub(crate) async fn raw_on(&self, engine: Arc<dyn Engine>, ttl: Duration, keep: Keep) -> Result<Raw> {
         let session = SessionId::random()?;
         let about = About::this_process();
-        let ttl = engine.open(Arc::new(Opening { session, ttl, keep, about })).await?;
+        let ttl = engine.open(Arc::new(Opening::new(session, ttl, keep, about))).await?;
         Ok(Raw { engine, session, ttl, seq: AtomicU64::new(0) })
     }
 

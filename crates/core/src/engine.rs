@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{About, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
+use crate::{About, Alarm, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
 
 /// A store that locks can live in. Eight methods, all required, object-safe: a wrapper cannot forget one.
 ///
@@ -69,7 +69,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
 }
 
 /// What a session brings when it opens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Opening {
     /// Which session.
     pub session: SessionId,
@@ -79,6 +79,15 @@ pub struct Opening {
     pub keep: Keep,
     /// The process behind it.
     pub about: About,
+    /// What to ring when one of its claims was ended by somebody else.
+    pub alarm: Alarm,
+}
+
+impl Opening {
+    /// What a session brings that renews by itself and hears no alarm.
+    pub fn new(session: SessionId, ttl: Duration, keep: Keep, about: About) -> Self {
+        Self { session, ttl, keep, about, alarm: Alarm::none() }
+    }
 }
 
 /// Who keeps a session alive.

@@ -23,7 +23,7 @@ use tokio::{runtime::Runtime, sync::mpsc, task::JoinSet};
 use tracing::{debug, warn};
 
 use crate::{
-    Claim, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
+    Alarm, Claim, ClaimId, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
     core::{Core, Flight, Gone},
     parting::{Parting, jittered, part, settle, within},
     seat::{Phase, Seat},
@@ -99,6 +99,16 @@ impl Keeper {
         (Self(Arc::new(Link { orders, clock, own_thread, last_round_ns })), shift.work(inbox))
     }
 
+    /// What an engine rings. It does not keep the keeper alive.
+    pub(crate) fn alarm(&self) -> Alarm {
+        let link = Arc::downgrade(&self.0);
+        Alarm::new(move |id| {
+            if let Some(link) = link.upgrade() {
+                Self(link).send(Order::Look(id));
+            }
+        })
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock
     }
@@ -132,6 +142,8 @@ pub(crate) enum Order {
     Arm(SessionId),
     /// It has a place in line to renew.
     ArmPlaces(SessionId),
+    /// The store may have lost a claim: it is asked about now.
+    Look(ClaimId),
     /// A claim is to leave.
     Part(Parting),
     /// A call whose caller has gone away.
@@ -259,6 +271,13 @@ impl Shift {
             Order::ArmPlaces(session) => {
                 if let Some(kept) = self.kept.get_mut(&session) {
                     kept.next_places = kept.next_places.min(self.clock.now() + PLACES);
+                }
+            }
+            Order::Look(id) => {
+                let now = self.clock.now();
+                let Self { kept, jobs, .. } = self;
+                if let Some(kept) = kept.get_mut(&id.session) {
+                    kept.look(now, id, jobs);
                 }
             }
             Order::Part(parting) => {
@@ -407,6 +426,17 @@ impl Kept {
         }
     }
 
+    /// Renews one claim out of turn.
+    fn look(&mut self, now: Moment, id: ClaimId, jobs: &mut JoinSet<Done>) {
+        let seat = self.core.seats().iter().map(|(_, seat)| seat).find(|seat| seat.id == id).cloned();
+        let Some(seat) = seat else { return };
+        let phase = seat.phase();
+        if matches!(phase, Phase::Waiting | Phase::Held) {
+            let claims: Arc<[Arc<Claim>]> = [seat.claim()].into();
+            self.ask(now, self.core.pace(), vec![Asked { seat, phase }], claims, jobs);
+        }
+    }
+
     fn round(
         &mut self,
         now: Moment,
@@ -426,15 +456,26 @@ impl Kept {
             self.next_round = self.next_round.max(now + core.pace().min(Claim::MAX_KEPT) / 6);
             return;
         }
-        let session = core.id();
-        let reply = core.engine.renew(session, claims);
         let patience = if whole { core.pace() } else { core.pace().min(Claim::MAX_KEPT) };
-        let clock = core.clock.clone();
         self.flights.push(now);
         // Whether it has been answered by then or not.
         if whole {
             self.next_round = now + core.pace() / 3;
         }
+        self.ask(now, patience, asked, claims, jobs);
+    }
+
+    fn ask(
+        &self,
+        now: Moment,
+        patience: Duration,
+        asked: Vec<Asked>,
+        claims: Arc<[Arc<Claim>]>,
+        jobs: &mut JoinSet<Done>,
+    ) {
+        let session = self.core.id();
+        let reply = self.core.engine.renew(session, claims);
+        let clock = self.core.clock.clone();
         jobs.spawn(async move {
             let answer = within(&clock, now + patience, settle(reply)).await;
             Done::Renewed { session, sent: now, asked, answer }

@@ -18,6 +18,7 @@
 
 mod about;
 mod acquire;
+mod alarm;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod claim;
@@ -48,6 +49,7 @@ mod session;
 mod wake;
 
 pub use about::About;
+pub use alarm::Alarm;
 pub use claim::{Claim, ClaimId, SessionId, Tag, Wait};
 pub use clock::{Clock, Moment};
 pub use detached::Detached;

@@ -19,9 +19,9 @@ use std::{
 };
 
 use crate::{
-    About, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Look, Modes, Moment, Name,
-    Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey, Wake, Waking,
-    Woken, fence::Mint,
+    About, Alarm, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Look, Modes,
+    Moment, Name, Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey,
+    Wake, Waking, Woken, fence::Mint,
 };
 use lane::{Lane, Terms};
 
@@ -51,7 +51,7 @@ struct Store {
     mint: Mint,
     hasher: RandomState,
     shards: [Mutex<HashMap<Name, Lane>>; SHARDS],
-    sessions: Mutex<HashMap<SessionId, Arc<About>>>,
+    sessions: Mutex<HashMap<SessionId, (Arc<About>, Alarm)>>,
     observers: Mutex<Vec<(Scope, Bell)>>,
     observed: AtomicUsize,
 }
@@ -110,7 +110,8 @@ impl Engine for Memory {
     }
 
     fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
-        lock(&self.0.sessions).insert(opening.session, Arc::new(opening.about.clone()));
+        let member = (Arc::new(opening.about.clone()), opening.alarm.clone());
+        lock(&self.0.sessions).insert(opening.session, member);
         Reply::now(Ok(opening.ttl))
     }
 
@@ -172,6 +173,10 @@ impl Engine for Memory {
             }
         }
         store.changed(&claim.name);
+        if let Exit::Broken(_) = exit {
+            let alarm = lock(&store.sessions).get(&claim.id.session).map(|(_, alarm)| alarm.clone());
+            alarm.unwrap_or_default().ring(claim.id);
+        }
         Reply::now(Ok(()))
     }
 
@@ -186,7 +191,8 @@ impl Engine for Memory {
             Look::Once | Look::Glance => Wake::never(),
             Look::Watching => store.observe(scope),
         };
-        let about = lock(&store.sessions).clone();
+        let about: HashMap<SessionId, Arc<About>> =
+            lock(&store.sessions).iter().map(|(id, (about, _))| (*id, about.clone())).collect();
         let now = store.clock.now();
         let mut lines: Vec<LineView> = Vec::new();
         for shard in &store.shards {

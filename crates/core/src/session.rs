@@ -215,7 +215,8 @@ impl SessionBuilder {
             Some(id) => id,
             None => SessionId::random()?,
         };
-        let opening = Arc::new(Opening { session, ttl: self.ttl, keep: self.keep, about: self.about });
+        let alarm = keeper.alarm();
+        let opening = Arc::new(Opening { session, ttl: self.ttl, keep: self.keep, about: self.about, alarm });
         let ttl = self.engine.open(opening.clone()).await?;
         let store = self.store.unwrap_or_else(|| format!("{:p}", Arc::as_ptr(&self.engine)).into());
         let core = Arc::new(Core::new(self.engine, keeper, opening, ttl, store));

@@ -1,11 +1,8 @@
 //! The bare Redis client: the connection that the engine has, with nothing of ours above it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use bramah::Clock;
@@ -19,7 +16,7 @@ use super::{Result, text};
 
 /// As the engine has it.
 const QUEUE: usize = 4096;
-const STAMP: Duration = Duration::from_millis(1);
+const STAMP_NS: u64 = 1_000_000;
 
 /// What locks are taken for, in ms.
 pub(super) const TTL_MS: u64 = 30_000;
@@ -109,7 +106,7 @@ impl Ours {
     /// The engine has one grant in a millisecond written down with its fence.
     fn stamp(&self) -> bool {
         let now = Clock::boot().now().ns();
-        let due = now.saturating_sub(self.stamped_ns.load(Ordering::Relaxed)) >= STAMP.as_nanos() as u64;
+        let due = now.saturating_sub(self.stamped_ns.load(Ordering::Relaxed)) >= STAMP_NS;
         if due {
             self.stamped_ns.store(now, Ordering::Relaxed);
         }

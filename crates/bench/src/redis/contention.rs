@@ -36,6 +36,8 @@ struct Seen {
     changes: f64,
     acquisitions: f64,
     commands: f64,
+    /// Microseconds that the server was in scripts for each change.
+    script_us: f64,
     jain: f64,
     gap_us: (f64, f64),
     /// The longest wait over the mean one.
@@ -74,6 +76,7 @@ struct Record {
     changes: Rounds,
     acquisitions: Rounds,
     commands: Rounds,
+    script_us: Rounds,
     jain: Rounds,
     p50_us: Rounds,
     p99_us: Rounds,
@@ -85,6 +88,7 @@ impl Record {
         self.changes.push(seen.changes);
         self.acquisitions.push(seen.acquisitions);
         self.commands.push(seen.commands);
+        self.script_us.push(seen.script_us);
         self.jain.push(seen.jain);
         self.p50_us.push(seen.gap_us.0);
         self.p99_us.push(seen.gap_us.1);
@@ -96,6 +100,7 @@ impl Record {
             ("holder changes a second", &self.changes, ""),
             ("acquisitions a second", &self.acquisitions, ""),
             ("commands for each holder change", &self.commands, ""),
+            ("the server's time in scripts for each", &self.script_us, "us"),
             ("Jain index over tasks", &self.jain, ""),
             ("from release to the next hold, p50", &self.p50_us, "us"),
             ("from release to the next hold, p99", &self.p99_us, "us"),
@@ -141,33 +146,36 @@ fn watch(server: &Server, who: Who, name: &str, shape: Shape) -> Result<Seen> {
         member.go(start, to + Duration::from_millis(50))?;
     }
     // The window is from one count of commands to the other, whenever the machine let us have them.
-    let count_at = |at: Moment| -> Result<(u64, u64)> {
+    let count_at = |at: Moment| -> Result<(u64, u64, u64)> {
         std::thread::sleep(at.since(clock.now()));
-        Ok((server.sent()?, clock.now().ns()))
+        let (sent, script_us) = server.sent()?;
+        Ok((sent, script_us, clock.now().ns()))
     };
-    let (before, opened) = count_at(from)?;
-    let (after, closed) = count_at(to)?;
+    let (before, script_us, opened) = count_at(from)?;
+    let (after, script_us_after, closed) = count_at(to)?;
     let mut crowd = Vec::new();
     let mut overlaps = 0;
     for (process, member) in members.into_iter().enumerate() {
         overlaps += member.report(process * shape.tasks, &mut crowd)?;
     }
     crowd.sort_unstable_by_key(|held| held.held_ns);
-    let mut seen = judge(&crowd, (opened, closed), shape.processes * shape.tasks)
+    let mut seen = judge(&crowd, who, (opened, closed), shape.processes * shape.tasks)
         .ok_or_else(|| format!("{}: the lock never changed hands", who.name()))?;
     seen.overlaps += overlaps;
-    seen.commands = (after - before) as f64 / seen.commands;
+    let changes = seen.changes * (closed - opened) as f64 / 1e9;
+    seen.commands = (after - before) as f64 / changes;
+    seen.script_us = (script_us_after - script_us) as f64 / changes;
     Ok(seen)
 }
 
-/// All holds in the order of time. `commands` is left as the number of changes.
-fn judge(crowd: &[Held], (opened, closed): (u64, u64), tasks: usize) -> Option<Seen> {
+/// All holds in the order of time. What only the server knows is left at nothing.
+fn judge(crowd: &[Held], who: Who, (opened, closed): (u64, u64), tasks: usize) -> Option<Seen> {
     let (mut overlaps, mut regressions, mut left) = (0, 0, 0);
     let mut fence = 0;
     for held in crowd {
         overlaps += u64::from(held.held_ns < left);
         left = left.max(held.left_ns);
-        regressions += u64::from(held.fence != 0 && held.fence <= fence);
+        regressions += u64::from(who == Who::Bramah && held.fence <= fence);
         fence = fence.max(held.fence);
     }
     let inside = |held: &&Held| (opened..closed).contains(&held.held_ns);
@@ -192,7 +200,8 @@ fn judge(crowd: &[Held], (opened, closed): (u64, u64), tasks: usize) -> Option<S
     Some(Seen {
         changes: changes / seconds,
         acquisitions: window.len() as f64 / seconds,
-        commands: changes,
+        commands: 0.0,
+        script_us: 0.0,
         jain: jain(&shares),
         gap_us: (at(50), at(99)),
         longest: waits.iter().copied().fold(0.0, f64::max) / mean,
@@ -273,18 +282,22 @@ mod tests {
     #[test]
     fn overlaps_and_fences_that_went_back_are_found() {
         let good = [held(0, 1, 10, 20), held(1, 2, 20, 30), held(1, 3, 30, 40)];
-        let seen = judge(&good, (0, 100), 2).unwrap();
+        let seen = judge(&good, Who::Bramah, (0, 100), 2).unwrap();
         assert_eq!((seen.overlaps, seen.regressions, seen.checked), (0, 0, 3));
         let bad = [held(0, 2, 10, 50), held(1, 1, 20, 30), held(0, 3, 40, 60)];
-        let seen = judge(&bad, (0, 100), 2).unwrap();
+        let seen = judge(&bad, Who::Bramah, (0, 100), 2).unwrap();
         assert_eq!((seen.overlaps, seen.regressions), (2, 1));
+        // Redisson's lock has no fences.
+        let seen = judge(&bad.map(|held| Held { fence: 0, ..held }), Who::Redisson, (0, 100), 2).unwrap();
+        assert_eq!((seen.overlaps, seen.regressions), (2, 0));
     }
 
     #[test]
     fn only_a_change_of_the_holder_counts() {
-        let seen = judge(&[held(0, 1, 1, 2), held(0, 2, 3, 4), held(1, 3, 5, 6)], (0, 1_000_000_000), 2);
+        let two = [held(0, 1, 1, 2), held(0, 2, 3, 4), held(1, 3, 5, 6)];
+        let seen = judge(&two, Who::Bramah, (0, 1_000_000_000), 2);
         assert_eq!(seen.map(|seen| (seen.changes, seen.acquisitions)), Some((1.0, 3.0)));
-        assert!(judge(&[held(0, 1, 1, 2), held(0, 2, 3, 4)], (0, 10), 2).is_none());
+        assert!(judge(&two[..2], Who::Bramah, (0, 10), 2).is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Redisson's lock over the redis crate: its scripts, and its way of waiting. The baseline.
 //!
-//! Where Redisson does more than a lock needs, it is left out in the baseline's favour: no watchdog, one connection for
-//! commands and messages, and the latch only where it is asked for.
+//! As in Redisson, messages come over a connection of their own. Where it does more than a lock needs, that is left out in
+//! the baseline's favour: no watchdog, and the latch only where it is asked for.
 
 use std::{
     sync::{
@@ -73,14 +73,8 @@ pub(super) struct Redisson {
 }
 
 impl Redisson {
-    /// Every message wakes one of those who wait for `permits`.
-    pub(super) async fn connect(url: &str, permits: Arc<Semaphore>) -> Result<Self> {
-        let mut connection = bare::connect(url, move |push| {
-            if matches!(push.kind, PushKind::Message) {
-                permits.add_permits(1);
-            }
-        })
-        .await?;
+    pub(super) async fn connect(url: &str) -> Result<Self> {
+        let mut connection = bare::connect(url, drop).await?;
         let acquire = bare::load(&mut connection, ACQUIRE).await?;
         let unlock = bare::load(&mut connection, UNLOCK).await?;
         let with_latch = bare::load(&mut connection, UNLOCK_WITH_LATCH).await?;
@@ -190,6 +184,7 @@ pub(super) struct Waiting {
     name: String,
     channel: String,
     permits: Arc<Semaphore>,
+    messages: MultiplexedConnection,
     /// How many need the subscription.
     subscribers: Mutex<u64>,
     threads: AtomicU64,
@@ -197,13 +192,22 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) async fn connect(url: &str, name: &str) -> Result<Arc<Self>> {
+        let client = Redisson::connect(url).await?;
         let permits = Arc::new(Semaphore::new(0));
-        let client = Redisson::connect(url, permits.clone()).await?;
+        let woken = permits.clone();
+        let messages = bare::connect(url, move |push| {
+            // One message, one of those who wait.
+            if matches!(push.kind, PushKind::Message) {
+                woken.add_permits(1);
+            }
+        })
+        .await?;
         Ok(Arc::new(Self {
             client,
             name: name.to_owned(),
             channel: channel(name),
             permits,
+            messages,
             subscribers: Mutex::default(),
             threads: AtomicU64::new(0),
         }))
@@ -219,34 +223,34 @@ impl Waiting {
         if client.attempt(&self.name, owner).await?.is_none() {
             return Ok(());
         }
-        self.subscribe(&mut client).await?;
+        self.subscribe().await?;
         // Again: it may have been released before the subscription was there.
         while let Some(left) = client.attempt(&self.name, owner).await? {
             if let Ok(permit) = tokio::time::timeout(left, self.permits.acquire()).await {
                 permit.map_err(text)?.forget();
             }
         }
-        self.unsubscribe(&mut client).await
+        self.unsubscribe().await
     }
 
     pub(super) async fn unlock(&self, owner: &str) -> Result<()> {
         self.client.clone().release(&self.name, &self.channel, owner).await
     }
 
-    async fn subscribe(&self, client: &mut Redisson) -> Result<()> {
+    async fn subscribe(&self) -> Result<()> {
         let mut subscribers = self.subscribers.lock().await;
         if *subscribers == 0 {
-            client.connection.subscribe(&self.channel).await.map_err(text)?;
+            self.messages.clone().subscribe(&self.channel).await.map_err(text)?;
         }
         *subscribers += 1;
         Ok(())
     }
 
-    async fn unsubscribe(&self, client: &mut Redisson) -> Result<()> {
+    async fn unsubscribe(&self) -> Result<()> {
         let mut subscribers = self.subscribers.lock().await;
         *subscribers -= 1;
         if *subscribers == 0 {
-            client.connection.unsubscribe(&self.channel).await.map_err(text)?;
+            self.messages.clone().unsubscribe(&self.channel).await.map_err(text)?;
         }
         Ok(())
     }

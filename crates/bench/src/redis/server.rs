@@ -39,13 +39,13 @@ impl Server {
         Ok(field("used_cpu_sys:")? + field("used_cpu_user:")?)
     }
 
-    /// How many commands clients have sent.
+    /// How many commands clients have sent, and how many microseconds they took to carry out.
     ///
     /// Both `commandstats` and `total_commands_processed` count what scripts call as well. But what a script calls and
     /// what our contenders send while they contend are different words: they send scripts and subscribe, and neither
     /// can be done from inside of a script. So these words are counted and no others. What that leaves out, a session's
     /// record, is one SET in 20 seconds.
-    pub(super) fn sent(&self) -> Result<u64> {
+    pub(super) fn sent(&self) -> Result<(u64, u64)> {
         const SENT: [&str; 8] = [
             "eval",
             "evalsha",
@@ -56,12 +56,9 @@ impl Server {
             "sunsubscribe",
             "script|load",
         ];
-        Ok(self
-            .stats()?
-            .iter()
-            .filter(|stat| SENT.contains(&stat.command.as_str()))
-            .map(|stat| stat.calls)
-            .sum())
+        let stats = self.stats()?;
+        let sent = stats.iter().filter(|stat| SENT.contains(&stat.command.as_str()));
+        Ok(sent.fold((0, 0), |(calls, us), stat| (calls + stat.calls, us + stat.us)))
     }
 
     /// Of `evalsha`: calls, and microseconds in all of them.

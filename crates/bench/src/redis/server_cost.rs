@@ -1,8 +1,6 @@
 //! G4: what a lock and release that nobody else wants costs the server. All over the same bare client.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::sync::Semaphore;
+use std::time::Duration;
 
 use super::{
     Result,
@@ -50,7 +48,7 @@ pub(super) fn run(scores: &mut Scores, server: &Server, rounds: usize) -> Result
     runtime.block_on(async {
         let url = server.url();
         let (bare, least) = (Ours::connect(&url).await?, Least::connect(&url).await?);
-        let redisson = Redisson::connect(&url, Arc::new(Semaphore::new(0))).await?;
+        let redisson = Redisson::connect(&url).await?;
         for _ in 0..rounds {
             let bottom = (0..TASKS)
                 .map(|n| Bottom { least: least.clone(), key: format!("least/{n}"), number: 0 })

@@ -295,7 +295,7 @@ async fn doubt_opening_twice_is_harmless(bench: Bench) -> Outcome {
     let claim = raw.mutex(&bench.name("x"));
     raw.hold(&claim).await?;
     let about = About::this_process();
-    let opening = Opening { session: raw.session, ttl: raw.ttl, keep: Keep::Process, about };
+    let opening = Opening::new(raw.session, raw.ttl, Keep::Process, about);
     raw.engine.open(Arc::new(opening)).await?;
     held(raw.ask(&claim).await?)?;
     raw.withdraw(&claim).await?;

@@ -56,7 +56,7 @@ fn engine_pairs(dir: &std::path::Path) -> Result<Step, Box<dyn Error>> {
     let engine = File::open(dir.join("engine"))?;
     let session = SessionId::random()?;
     let about = About::this_process();
-    let opening = Opening { session, ttl: Duration::from_secs(30), keep: Keep::Process, about };
+    let opening = Opening::new(session, Duration::from_secs(30), Keep::Process, about);
     now(engine.open(Arc::new(opening)))?;
     let name = Name::new("bench")?;
     Ok(Box::new(move |number| {

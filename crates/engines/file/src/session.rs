@@ -218,7 +218,7 @@ mod tests {
     use crate::samples::Scratch;
 
     fn opening(keep: Keep, ttl: Duration) -> Opening {
-        Opening { session: SessionId::from_bits(9), ttl, keep, about: About::this_process() }
+        Opening::new(SessionId::from_bits(9), ttl, keep, About::this_process())
     }
 
     #[test]

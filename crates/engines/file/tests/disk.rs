@@ -203,7 +203,7 @@ async fn a_closed_session_frees_what_it_held() {
 
 fn opening_of(client: &Client) -> Opening {
     let about = About::this_process();
-    Opening { session: client.session, ttl: Duration::from_secs(60), keep: Keep::Nobody, about }
+    Opening::new(client.session, Duration::from_secs(60), Keep::Nobody, about)
 }
 
 #[tokio::test]

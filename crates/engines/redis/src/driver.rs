@@ -79,7 +79,7 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// in its place; one that failed does not keep the others from being answered.
     fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static;
 
-    /// Whether messages to `channel` reach us on the connection that [calls](Lane::Calls) for `slot` go over now. Cheap.
+    /// Whether messages to `channel` reach us now, on a connection to the node of `slot`. Cheap.
     fn is_listening(&self, slot: Slot, channel: &str) -> bool;
 
     /// Subscribes to `channel` there: with SSUBSCRIBE in a cluster, else with SUBSCRIBE. Harmless when it is already.

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use bramah_core::{Bell, ClaimId, Fence, Wake, Woken};
+use bramah_core::{Alarm, Bell, ClaimId, Fence, SessionId, Wake, Woken};
 
 use crate::{
     driver::{Ear, Push},
@@ -14,7 +14,7 @@ use crate::{
 
 /// The waiters of this process, by what they wait for. A driver tells it what it hears.
 #[derive(Debug, Default)]
-pub(crate) struct Ears(Mutex<Heard>);
+pub(crate) struct Ears(Mutex<Heard>, Mutex<HashMap<SessionId, Alarm>>);
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -59,11 +59,25 @@ pub(crate) struct Watch {
 }
 
 /// How many early grants are kept. One that is forgotten costs a question.
-const EARLY: usize = 4096;
+const EARLY: usize = 512;
 
 impl Ears {
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alarms(&self) -> MutexGuard<'_, HashMap<SessionId, Alarm>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session wants to hear when a claim of its was ended.
+    pub(crate) fn attend(&self, session: SessionId, alarm: Alarm) {
+        self.alarms().insert(session, alarm);
+    }
+
+    /// It is closed.
+    pub(crate) fn dismiss(&self, session: SessionId) {
+        self.alarms().remove(&session);
     }
 
     /// The wake of a claim that waits in line. If its grant has been pushed meanwhile it fires at once.
@@ -184,7 +198,11 @@ impl Ears {
         let Some(id) = text::read_identity(&format!("{session}{number}")) else { return };
         match (word, fence.parse()) {
             ("g", Ok(fence)) => self.granted(id, Fence::new(fence)),
-            ("b", _) => self.prod(id),
+            ("b", _) => {
+                self.prod(id);
+                let alarm = self.alarms().get(&id.session).cloned();
+                alarm.unwrap_or_default().ring(id);
+            }
             _ => {}
         }
     }
@@ -202,7 +220,6 @@ impl Ear for Ears {
 
 #[cfg(test)]
 mod tests {
-    use bramah_core::SessionId;
     use proptest::prelude::*;
 
     use super::*;

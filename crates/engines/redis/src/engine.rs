@@ -40,7 +40,8 @@ impl Redis {
         let ears = Arc::new(Ears::default());
         let ear: Arc<dyn Ear> = ears.clone();
         let network = Network::new(config, Arc::downgrade(&ear))?;
-        let scheme = Scheme::new(config.layout, config.prefix.as_deref(), network.is_cluster());
+        let scheme =
+            Scheme::new(config.layout, config.prefix.as_deref(), network.is_cluster(), config.connections);
         let terms = Terms {
             layout: config.layout,
             timeout: config.timeout,

@@ -26,6 +26,8 @@ pub(crate) struct Scheme {
     /// What the keys beside them begin with.
     beside: String,
     cluster: bool,
+    /// Whether slots tell connections to one node apart.
+    spread: bool,
     enter: Arc<Script>,
     ask: Arc<Script>,
     leave: Arc<Script>,
@@ -51,7 +53,7 @@ pub(crate) struct Place {
 }
 
 impl Scheme {
-    pub(crate) fn new(layout: Layout, prefix: Option<&str>, cluster: bool) -> Self {
+    pub(crate) fn new(layout: Layout, prefix: Option<&str>, cluster: bool, connections: usize) -> Self {
         let own = "bramah:";
         let prefix = prefix.unwrap_or(match layout {
             Layout::Native => own,
@@ -77,6 +79,7 @@ impl Scheme {
             prefix: prefix.to_owned(),
             beside: beside.to_owned(),
             cluster,
+            spread: connections > 1,
             enter: build(
                 "enter",
                 pick(include_str!("../scripts/enter.lua"), include_str!("../scripts/plain_enter.lua")),
@@ -124,9 +127,14 @@ impl Scheme {
         Place { key, slot }
     }
 
-    /// The slot of a key; outside of a cluster they are all alike.
-    pub(crate) fn slot_of(&self, key: &str) -> Slot {
-        if self.cluster { slot::slot_of(key.as_bytes()) } else { 0 }
+    /// The slot of a key; outside of a cluster they are all alike, unless there are several connections to choose from.
+    fn slot_of(&self, key: &str) -> Slot {
+        if self.cluster || self.spread { slot::slot_of(key.as_bytes()) } else { 0 }
+    }
+
+    /// What one call can be about together: keys of one slot, outside of a cluster any.
+    pub(crate) fn together(&self, place: &Place) -> Slot {
+        if self.cluster { place.slot } else { 0 }
     }
 
     /// The name of the lock at a key, if one can be there.
@@ -310,7 +318,7 @@ impl Scheme {
 
 /// The scripts of the native layout on one node, as they are sent: what the benchmark calls without the rest of us.
 pub fn enter_and_leave() -> [String; 2] {
-    let scheme = Scheme::new(Layout::Native, None, false);
+    let scheme = Scheme::new(Layout::Native, None, false, 1);
     [&scheme.enter, &scheme.leave].map(|script| script.code().to_owned())
 }
 
@@ -381,7 +389,7 @@ mod tests {
         fn a_name_is_read_back_from_its_key(text in "[^/\\p{Cc}]{1,40}(/[^/\\p{Cc}]{1,20})?", cluster: bool) {
             let Ok(name) = Name::new(&text) else { return Ok(()) };
             for layout in [Layout::Native, Layout::Plain] {
-                let scheme = Scheme::new(layout, Some("app:"), cluster);
+                let scheme = Scheme::new(layout, Some("app:"), cluster, 1);
                 let place = scheme.place(&name);
                 prop_assert_eq!(scheme.name_at(&place.key), Some(name.clone()));
                 prop_assert!(place.key.starts_with(&scheme.keys_under(Some(&name))));
@@ -392,7 +400,7 @@ mod tests {
         fn in_a_cluster_everything_of_a_name_has_one_slot(text in "[^/\\p{Cc}]{1,40}") {
             let Ok(name) = Name::new(&text) else { return Ok(()) };
             for layout in [Layout::Native, Layout::Plain] {
-                let scheme = Scheme::new(layout, None, true);
+                let scheme = Scheme::new(layout, None, true, 1);
                 let place = scheme.place(&name);
                 let session = SessionId::from_bits(7);
                 for other in [scheme.mark(place.slot), scheme.channel(place.slot, session), scheme.record(&place)] {
@@ -404,20 +412,20 @@ mod tests {
         #[test]
         fn no_key_panics(key in ".*") {
             for layout in [Layout::Native, Layout::Plain] {
-                let _ = Scheme::new(layout, None, false).name_at(&key);
+                let _ = Scheme::new(layout, None, false, 1).name_at(&key);
             }
         }
     }
 
     #[test]
     fn keys_look_as_documented() {
-        let native = Scheme::new(Layout::Native, None, false);
+        let native = Scheme::new(Layout::Native, None, false, 1);
         assert_eq!(native.place(&name("orders/42")).key, "bramah:{orders/42}");
         assert_eq!(native.place(&name("a}%")).key, "bramah:{a%7d%25}");
         assert_eq!(native.mark(0), "bramah:mark");
         assert_eq!(native.name_at("bramah:mark"), None);
         assert_eq!(native.name_at("bramah:session:1"), None);
-        let plain = Scheme::new(Layout::Plain, None, false);
+        let plain = Scheme::new(Layout::Plain, None, false, 1);
         assert_eq!(plain.place(&name("orders/42")).key, "orders/42");
         for beside in ["bramah:mark", "bramah:session:00", "bramah:broken:x", "bramah:{2s}:mark"] {
             assert_eq!(plain.name_at(beside), None, "{beside}");
@@ -427,14 +435,14 @@ mod tests {
 
     #[test]
     fn a_prefix_cannot_end_the_text_that_it_stands_in() {
-        let scheme = Scheme::new(Layout::Native, Some("it's\\\n"), false);
+        let scheme = Scheme::new(Layout::Native, Some("it's\\\n"), false, 1);
         assert!(scheme.enter.code().contains(r"'it\'s\\\nmark'"), "{}", scheme.enter.code());
     }
 
     #[test]
     fn scripts_have_no_part_left_out() {
         for layout in [Layout::Native, Layout::Plain] {
-            let scheme = Scheme::new(layout, None, true);
+            let scheme = Scheme::new(layout, None, true, 1);
             for script in [&scheme.enter, &scheme.ask, &scheme.leave, &scheme.renew, &scheme.look] {
                 assert!(
                     !script.code().contains("@include") && !script.code().contains("@publish@"),

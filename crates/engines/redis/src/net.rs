@@ -198,7 +198,7 @@ impl Driver for Network {
     }
 
     fn is_listening(&self, slot: Slot, channel: &str) -> bool {
-        self.shared.hears(slot, channel)
+        self.shared.hears(self.shared.ear(slot), channel)
     }
 
     fn listen(
@@ -212,6 +212,7 @@ impl Driver for Network {
             let verb = if shared.route.is_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" };
             let mut cmd = redis::cmd(verb);
             cmd.arg(&*channel);
+            let slot = shared.ear(slot);
             shared.one(To::Slot(slot), Lane::Calls, Item::subscribing(&cmd), patience).await?;
             if shared.hears(slot, &channel) {
                 return Ok(());
@@ -276,6 +277,12 @@ impl Driver for Network {
 }
 
 impl Shared {
+    /// The slot whose connection messages for `slot` arrive on. Of several to one node it is the first: else each of them
+    /// would bring the same message.
+    fn ear(&self, slot: Slot) -> Slot {
+        if self.route.is_cluster() { slot } else { 0 }
+    }
+
     async fn sites(&self, patience: Duration) -> Result<Vec<Arc<Site>>> {
         let mut trace = Trace::default();
         match within(patience, self.route.sites(&mut trace)).await {

@@ -65,6 +65,8 @@ struct Member {
     channel: Arc<str>,
     /// When its record was last written.
     recorded_ns: AtomicU64,
+    /// Whether that, and what else is not urgent, is being done.
+    looked_after: AtomicBool,
 }
 
 impl<D: Driver> Protocol<D> {
@@ -100,10 +102,29 @@ impl<D: Driver> Protocol<D> {
         preflight::examine(self).await?;
         let ttl = opening.ttl;
         let channel = self.scheme.channel(0, opening.session).into();
-        let member = Arc::new(Member { opening, channel, recorded_ns: AtomicU64::new(0) });
+        let member = Arc::new(Member {
+            opening,
+            channel,
+            recorded_ns: AtomicU64::new(0),
+            looked_after: AtomicBool::new(false),
+        });
         self.record(&member).await?;
+        self.ears.attend(member.opening.session, member.opening.alarm.clone());
+        self.lend_ear(&member).await;
         self.sessions().insert(member.opening.session, member);
         Ok(ttl)
+    }
+
+    /// Listens for what becomes of the session's claims, where that is one channel. A session that cannot learns of a
+    /// break with its next renewal.
+    async fn lend_ear(&self, member: &Member) {
+        if self.driver.is_cluster() || self.driver.is_listening(0, &member.channel) {
+            return;
+        }
+        let patience = self.patience(member.opening.ttl);
+        if let Err(error) = self.driver.listen(0, member.channel.clone(), patience).await {
+            tracing::debug!(%error, "a session does not hear of breaks");
+        }
     }
 
     /// Writes down who is behind a session, for those who look. Never consulted for a grant.
@@ -129,6 +150,20 @@ impl<D: Driver> Protocol<D> {
         }
     }
 
+    /// Does for a session what is not urgent, beside its renewal: that waits for nothing, least of all for the connection
+    /// of an executor that may be blocked.
+    fn look_after(self: &Arc<Self>, member: Arc<Member>) {
+        if member.looked_after.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let protocol = self.clone();
+        tokio::spawn(async move {
+            protocol.touch(&member, protocol.clock.now()).await;
+            protocol.lend_ear(&member).await;
+            member.looked_after.store(false, Ordering::Release);
+        });
+    }
+
     fn member(&self, session: SessionId) -> Option<Arc<Member>> {
         self.sessions().get(&session).cloned()
     }
@@ -142,6 +177,7 @@ impl<D: Driver> Protocol<D> {
     }
 
     pub(crate) async fn close(&self, session: SessionId) -> Result<()> {
+        self.ears.dismiss(session);
         let member = self.sessions().remove(&session);
         let ttl = member.map_or(self.terms.timeout * 3, |member| member.opening.ttl);
         self.driver.forget(&session.to_string()).await;
@@ -350,7 +386,7 @@ impl<D: Driver> Protocol<D> {
         claims: Arc<[Arc<Claim>]>,
     ) -> Result<Renewal> {
         if let Some(member) = self.member(session) {
-            self.touch(&member, self.clock.now()).await;
+            self.look_after(member);
         }
         renewal::renew(self, claims).await
     }

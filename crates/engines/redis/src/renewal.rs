@@ -38,7 +38,11 @@ pub(crate) async fn renew<D: Driver>(
         let (place, text) = (protocol.scheme.place(&claim.name), text::encode(claim)?);
         shortest = shortest.min(claim.ttl);
         let ttl = claim.lease.is_none().then_some(claim.ttl);
-        kinds.entry((place.slot, ttl)).or_default().push(Item { id: claim.id, place, text });
+        kinds.entry((protocol.scheme.together(&place), ttl)).or_default().push(Item {
+            id: claim.id,
+            place,
+            text,
+        });
     }
     let patience = protocol.patience(shortest);
     // Each on its own: a node that does not answer holds up no other.

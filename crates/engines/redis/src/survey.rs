@@ -46,7 +46,7 @@ pub(crate) async fn survey<D: Driver>(protocol: &Protocol<D>, scope: &Scope, loo
     let mut survey = Survey { lines: Vec::new(), unreadable: Vec::new(), wake, sleep: SLEEP };
     let mut by_slot: HashMap<Slot, Vec<(Name, Place)>> = HashMap::new();
     for (name, place) in named {
-        by_slot.entry(place.slot).or_default().push((name, place));
+        by_slot.entry(scheme.together(&place)).or_default().push((name, place));
     }
     for group in by_slot.into_values() {
         for group in group.chunks(CALL) {
@@ -330,7 +330,8 @@ async fn introduce<D: Driver>(protocol: &Protocol<D>, lines: &mut [LineView]) ->
     }
     let mut by_slot: HashMap<Slot, Vec<SessionId>> = HashMap::new();
     for &session in known.keys() {
-        by_slot.entry(protocol.scheme.session(session).slot).or_default().push(session);
+        let place = protocol.scheme.session(session);
+        by_slot.entry(protocol.scheme.together(&place)).or_default().push(session);
     }
     for (slot, sessions) in by_slot {
         for sessions in sessions.chunks(STEP) {

@@ -82,7 +82,7 @@ impl Client {
     }
 
     pub(crate) fn open(&self, keep: Keep, ttl: Duration) -> Result<Duration> {
-        let opening = Opening { session: self.session, ttl, keep, about: About::this_process() };
+        let opening = Opening::new(self.session, ttl, keep, About::this_process());
         self.engine.open(Arc::new(opening)).into_now().unwrap()
     }
 

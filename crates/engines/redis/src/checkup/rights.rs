@@ -147,7 +147,7 @@ fn rule(said: &str, trial: &Trial) -> String {
 fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
     let config = asker.config;
     let is_cluster = asker.network.is_cluster();
-    let scheme = Scheme::new(config.layout, config.prefix.as_deref(), is_cluster);
+    let scheme = Scheme::new(config.layout, config.prefix.as_deref(), is_cluster, config.connections);
     let session = SessionId::random()?;
     let lock = scheme.place(&Name::new(format!("bramah/doctor/{session}"))?);
     let record = Place { key: scheme.record(&lock), slot: lock.slot };

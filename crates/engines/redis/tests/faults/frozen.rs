@@ -38,7 +38,7 @@ async fn a_hold_on_a_server_that_stands_still_for_longer_is_lost_at_its_deadline
     on_both(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
-        let ttl = ms(1200);
+        let ttl = ms(2000);
         let (a, b) = (open(&url, ttl).await, open(&url, ttl).await);
         let ledger = Ledger::strict();
         let held = ledger.lock(&mutex(&a, "frozen")).await;
@@ -49,12 +49,16 @@ async fn a_hold_on_a_server_that_stands_still_for_longer_is_lost_at_its_deadline
         await_line(&server, layout, "frozen", 2).await;
         assert!(held.confirm().await.unwrap());
         server.signal(Signal::STOP).unwrap();
-        let deadline = now() + held.remaining();
+        // Nothing that was confirmed before is good for longer than this, whatever the guard believes.
+        let latest = now() + ttl;
+        assert!(held.is_held());
         held.await_loss(PATIENCE).await;
-        let told = now();
-        assert!(told + ms(1) >= deadline, "lost {:?} before its deadline", deadline.since(told));
-        assert!(told.since(deadline) < ms(500), "told {:?} too late", told.since(deadline));
+        assert!(now() < latest + ms(300), "told {:?} too late", now().since(latest));
         assert!(!patient.is_finished(), "who could have granted it?");
+        eventually("the end of the ttl", PATIENCE, || {
+            if now() > latest { Ok(()) } else { Err("not yet".into()) }
+        })
+        .await;
         server.signal(Signal::CONT).unwrap();
         // The ledger sees to it that the first hold was over by then.
         assert_eq!(patient.await.unwrap().release().await, Release::Released);

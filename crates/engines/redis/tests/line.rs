@@ -1,12 +1,13 @@
-//! The scripts against the reference: random histories on Redis and in memory, and the same answers step by step.
+//! The scripts against the reference: random histories on Redis and in memory, and the same answers step by step; and what
+//! a break is to who holds.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Claim, ClaimId, Engine, Exit, Keep, Look, Memory, Name, Opening, Scope, SessionId, Standing, Wait,
-    line::WHOLE,
+    About, Claim, ClaimId, Engine, Exit, Keep, Look, Memory, Name, Opening, Scope, Session, SessionId,
+    Standing, Wait, line::WHOLE,
 };
 use bramah_lab::servers::Flavor;
 use bramah_redis::Redis;
@@ -136,8 +137,7 @@ async fn a_line_on_redis_is_the_line_of_the_model() {
         let mut sessions = Vec::new();
         for _ in 0..3 {
             let session = SessionId::random().unwrap();
-            let opening =
-                Arc::new(Opening { session, ttl: TTL, keep: Keep::Nobody, about: About::this_process() });
+            let opening = Arc::new(Opening::new(session, TTL, Keep::Nobody, About::this_process()));
             redis.open(opening.clone()).await.unwrap();
             memory.open(opening).await.unwrap();
             sessions.push(session);
@@ -160,4 +160,43 @@ async fn a_line_on_redis_is_the_line_of_the_model() {
         }
         assert_eq!(server.cli(&["KEYS", "*"]).unwrap().trim(), "bramah:mark", "left over after seed {seed}");
     }
+}
+
+#[tokio::test]
+async fn a_broken_hold_is_known_to_be_lost_at_once() {
+    let server = bramah_lab::Redis::start(Flavor::Redis7).unwrap();
+    for layout in ["native", "plain"] {
+        let url = format!("{}?layout={layout}", server.url());
+        let open = || async { Session::builder(Redis::from_url(&url).unwrap()).open().await.unwrap() };
+        let (a, b) = (open().await, open().await);
+        let name = Name::new(format!("broken/{layout}")).unwrap();
+        let guard = a.mutex(&name).unwrap().lock().await.unwrap();
+        assert!(b.break_hold(&name, guard.tag(), "a test").await.unwrap());
+        // The next renewal is ten seconds away.
+        tokio::time::timeout(Duration::from_secs(4), guard.lost()).await.expect("it does not know");
+        assert!(!guard.is_held());
+    }
+}
+
+#[tokio::test]
+async fn several_connections_share_the_work_and_hear_every_message_once() {
+    let server = bramah_lab::Redis::start(Flavor::Redis7).unwrap();
+    let url = format!("{}?connections=3&client_name=several", server.url());
+    let session = Session::builder(Redis::from_url(&url).unwrap()).open().await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..48 {
+        let mutex = session.mutex(format!("shared/{}", task % 12)).unwrap();
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                mutex.lock().await.unwrap().release().await;
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let clients = server.cli(&["CLIENT", "LIST"]).unwrap();
+    let ours: Vec<&str> = clients.lines().filter(|line| line.contains("name=several")).collect();
+    assert!(ours.len() >= 3, "{clients}");
+    assert_eq!(ours.iter().filter(|line| line.contains(" sub=1")).count(), 1, "{clients}");
 }
