@@ -63,15 +63,17 @@ pub(super) fn objection(url: &str) -> Option<&'static str> {
     }
 }
 
-/// Puts the password to every host. User names stay.
+/// Puts the password to every host. User names stay, and the first host's is that of all that have none.
 pub(super) fn with_password(url: &str, password: &[u8]) -> String {
     let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let password = encode(password);
+    let first =
+        authority.split(',').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
     let hosts: Vec<String> = authority
         .split(',')
         .map(|host| {
-            let (user, host) = host.rsplit_once('@').unwrap_or(("", host));
+            let (user, host) = host.rsplit_once('@').unwrap_or((first, host));
             format!("{user}:{password}@{host}")
         })
         .collect();
@@ -101,6 +103,7 @@ mod tests {
         for (url, whole) in [
             ("redis://h:6379/0", "redis://:p%40%2F%25@h:6379/0"),
             ("redis://ana@h", "redis://ana:p%40%2F%25@h"),
+            ("redis+cluster://ana@a,b:2", "redis+cluster://ana:p%40%2F%25@a,ana:p%40%2F%25@b:2"),
             (
                 "redlock://a:1,ana@b:2,c?layout=x",
                 "redlock://:p%40%2F%25@a:1,ana:p%40%2F%25@b:2,:p%40%2F%25@c?layout=x",
