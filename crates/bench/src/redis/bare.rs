@@ -90,7 +90,7 @@ impl Ours {
 
     /// One lock and release of `key`, the `number`th of this session.
     pub(super) async fn pair(&mut self, key: &str, number: u64) -> Result<()> {
-        let claim = format!("{}{number:012x}:5000:1:1:{TTL_MS}:0:", self.session);
+        let claim = format!("{}{number:012x}:5000:m:1:1:{TTL_MS}:0:", self.session);
         let flags = if self.stamp() { "ns" } else { "n" };
         let held =
             call(&mut self.connection, &self.enter, &[key], &[&claim, &TTL_MS.to_string(), flags]).await?;

@@ -18,18 +18,14 @@ end
 --@include clock.lua
 local wait = string.sub(ARGV[3], 1, 1)
 -- A mutex with a living holder: the end of the line, without a look at the rest of it.
-if wait == 'l' then
+if wait == 'l' and string.sub(ARGV[1], 51, 51) == 'm' then
   local first = redis.pcall('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-  if first[2] and -first[2] > now then
-    local capacity, ttl = string.match(ARGV[1], '^%x+:%d+:%d+:(%d+):(%d+):0:')
-    if capacity == '1' and string.match(first[1], '^%x+:%d+:%d+:(%d+):') == '1' then
-      local score = 4000000000000000 + time[1] * 1000000 + time[2]
-      if redis.call('ZADD', KEYS[1], 'NX', int(score), ARGV[1]) == 1 then
-        redis.call('PEXPIRE', KEYS[1], 2 * ttl + 1000, 'GT')
-        local ahead = redis.call('ZCOUNT', KEYS[1], '4000000000000000', '(' .. int(score))
-        local sleep = ahead == 0 and -first[2] - now + 1 or tonumber(string.match(ARGV[1], '^%x+:(%d+):'))
-        return { 'q', ahead + 1, sleep }
-      end
+  if first[2] and -first[2] > now and string.sub(first[1], 51, 51) == 'm' then
+    local score = int(4000000000000000 + time[1] * 1000000 + time[2])
+    if redis.call('ZADD', KEYS[1], 'NX', score, ARGV[1]) == 1 then
+      redis.call('PEXPIRE', KEYS[1], 2 * ARGV[2] + 1000, 'GT')
+      local ahead = redis.call('ZCOUNT', KEYS[1], '4000000000000000', '(' .. score)
+      return { 'q', ahead + 1, ahead == 0 and -first[2] - now + 1 or tonumber(string.sub(ARGV[1], 46, 49)) }
     end
   end
 end

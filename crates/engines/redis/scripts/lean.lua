@@ -1,6 +1,7 @@
 -- A line of one: a string, the claim and, if the grant was stamped, '|' and its fence. Redis itself ends it.
 --
--- A claim is session (32 hex digits), number (12), then :kept:weight:capacity:ttl:lease:note.
+-- A claim is session (32 hex digits), number (12), then :kept:kind:weight:capacity:ttl:lease:note. Kept has four digits, so
+-- the kind is the 51st character: m for a mutex without a lease.
 --
 -- Answers: {'h', fence, what is left of a lease or -1}   it is held
 --          {'q', how many are ahead, how long to sleep}  it waits
@@ -13,7 +14,7 @@ local function id(text) return string.sub(text, 1, 44) end
 local function bare(text) return string.match(text, '^[^|]*') end
 
 local function read(text)
-  local kept, weight, capacity, ttl, lease = string.match(text, '^%x+:(%d+):(%d+):(%d+):(%d+):(%d+):')
+  local kept, weight, capacity, ttl, lease = string.match(text, '^%x+:(%d+):%a:(%d+):(%d+):(%d+):(%d+):')
   if not kept then error({ err = 'FOREIGN what is stored there is no lock' }) end
   return {
     kept = tonumber(kept), weight = tonumber(weight), capacity = tonumber(capacity),

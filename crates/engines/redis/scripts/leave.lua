@@ -21,16 +21,18 @@ end
 -- The holder of a mutex, and a living waiter behind it: the hand-over, without a look at the rest of the line.
 if not ARGV[2] then
   local first = redis.pcall('ZRANGE', KEYS[1], 0, 0)[1]
-  if first == ARGV[1] and string.match(first, '^%x+:%d+:%d+:(%d+):') == '1' then
+  if first == ARGV[1] and string.sub(first, 51, 51) == 'm' then
     local head = redis.call('ZRANGE', KEYS[1], '4000000000000000', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
     local next = head[1]
-    local kept = next and string.match(next, '^%x+:(%d+):%d+:%d+:%d+:0:')
-    if kept and (head[2] - 4000000000000000) / 1000 + kept > now then
-      local fence = lifted(redis.call('INCR', mark))
-      redis.call('ZREM', KEYS[1], first, 'F' .. first, 'X' .. next)
-      redis.call('ZADD', KEYS[1], int(-now - kept), next, int(fence), 'F' .. next)
-      redis.call('@publish@', mark .. ':' .. string.sub(next, 1, 32), 'g' .. string.sub(next, 33, 44) .. int(fence))
-      return 1
+    if next and string.sub(next, 51, 51) == 'm' then
+      local kept = string.sub(next, 46, 49)
+      if (head[2] - 4000000000000000) / 1000 + kept > now then
+        local fence = int(lifted(redis.call('INCR', mark)))
+        redis.call('ZREM', KEYS[1], first, 'F' .. first, 'X' .. next)
+        redis.call('ZADD', KEYS[1], int(-now - kept), next, fence, 'F' .. next)
+        redis.call('@publish@', mark .. ':' .. string.sub(next, 1, 32), 'g' .. string.sub(next, 33, 44) .. fence)
+        return 1
+      end
     end
   end
 end

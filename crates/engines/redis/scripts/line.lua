@@ -86,12 +86,12 @@ local function advance()
   if redis.call('ZCOUNT', key, '-inf', ALL_HELD) == 0 then redis.call('DEL', key) end
 end
 
--- The claim's score, and in `found` the text it stands there under: another note or ttl is still the same claim.
+-- The claim's score, and in `found` the text it stands there under: a holder may have got another note or ttl.
 local function find(claim, thoroughly)
   found = claim
   local score = redis.call('ZSCORE', key, claim)
   if score or not thoroughly then return tonumber(score) end
-  local all = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  local all = redis.call('ZRANGE', key, '-inf', ALL_HELD, 'BYSCORE', 'WITHSCORES')
   for i = 1, #all, 2 do
     if id(all[i]) == id(claim) then
       found = all[i]
@@ -161,24 +161,42 @@ local function join(mine, info, wait)
   return queued(mine, score, info)
 end
 
+-- What is there, once for all the claims that are renewed in it: nothing, a line of one, or of more.
+local kinds = {}
+local function kind_of_line()
+  local kind = kinds[key]
+  if not kind then
+    kind = redis.call('EXISTS', key) == 0 and 'none' or is_open() and 'line' or 'lean'
+    if kind == 'line' then
+      pass_over_the_dead()
+      advance()
+      if redis.call('EXISTS', key) == 0 then kind = 'none' end
+    end
+    kinds[key] = kind
+  end
+  return kind
+end
+
 -- 0 gone, 1 held, 2 waiting.
 local function renew(mine)
-  if redis.call('EXISTS', key) == 0 then return 0 end
+  local kind = kind_of_line()
+  if kind == 'none' then return 0 end
   local info = read(mine)
-  if not is_open() then
+  if kind == 'lean' then
     local value = redis.call('GET', key)
     if id(value) ~= id(mine) then return 0 end
     if info.lease > 0 then return 1 end
     redis.call('SET', key, mine .. (string.match(value, '|%d+$') or ''), 'PX', info.ttl)
     return 1
   end
-  pass_over_the_dead()
-  advance()
-  local score = redis.call('EXISTS', key) == 1 and find(mine, true)
+  local score = find(mine, true)
   if not score then return 0 end
+  if info.lease > 0 or not kinds[key .. '|'] then
+    outlive(info)
+    kinds[key .. '|'] = true
+  end
   if score >= WAITING then
     redis.call('ZADD', key, int(now + info.kept), 'X' .. found)
-    outlive(info)
     return 2
   end
   if info.lease == 0 or redis.call('ZSCORE', key, 'P' .. found) then
@@ -188,7 +206,6 @@ local function renew(mine)
       if fence then redis.call('ZADD', key, fence, 'F' .. mine) end
     end
     redis.call('ZADD', key, int(-now - info.ttl), mine)
-    outlive(info)
   end
   return 1
 end

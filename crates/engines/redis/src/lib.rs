@@ -4,7 +4,7 @@
 //! A lock is one key. While there is one holder and nobody else it is a string, which Redis itself ends:
 //!
 //! ```text
-//! bramah:{orders/42}   "<session><number>:kept:weight:capacity:ttl:lease:note|fence"     PX ttl
+//! bramah:{orders/42}   "<session><number>:kept:kind:weight:capacity:ttl:lease:note|fence"     PX ttl
 //! ```
 //!
 //! As soon as somebody waits, or holds beside, the same key is a sorted set, told apart by score:

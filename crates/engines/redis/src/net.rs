@@ -23,6 +23,7 @@ mod within;
 use std::{
     fmt,
     future::Future,
+    pin::pin,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -104,15 +105,17 @@ impl fmt::Debug for Network {
 impl Shared {
     async fn send(&self, request: &Request) -> Result<Value> {
         let mut trace = Trace::default();
-        // Not a variable of its own: the future would be kept twice.
-        let answer = within(request.patience, async {
-            if !request.track
-                && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
-            {
-                return answer;
-            }
-            Box::pin(self.carry(request, &mut trace)).await
-        })
+        let answer = within(
+            request.patience,
+            pin!(async {
+                if !request.track
+                    && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
+                {
+                    return answer;
+                }
+                Box::pin(self.carry(request, &mut trace)).await
+            }),
+        )
         .await;
         match answer {
             Ok(answer) => answer,
@@ -136,7 +139,8 @@ impl Shared {
     async fn one(&self, to: To, lane: Lane, item: Item<'_>, patience: Duration) -> Result<Value> {
         let mut trace = Trace::default();
         let mut load = Load { to, lane, items: vec![item] };
-        match within(patience, load.carry(&self.route, &mut trace)).await {
+        let carried = within(patience, pin!(load.carry(&self.route, &mut trace))).await;
+        match carried {
             Ok(Ok(())) => load.items.pop().and_then(|item| item.answer).unwrap_or_else(|| Err(unanswered())),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(self.give_up(trace, patience)),
@@ -151,7 +155,8 @@ impl Shared {
         let mut trace = Trace::default();
         let items = requests.iter().map(Item::new).collect();
         let mut load = Load { to: To::Slot(first.slot), lane: first.lane, items };
-        let rest = match within(patience, load.carry(&self.route, &mut trace)).await {
+        let carried = within(patience, pin!(load.carry(&self.route, &mut trace))).await;
+        let rest = match carried {
             Ok(Ok(())) => unanswered(),
             Ok(Err(error)) => error,
             Err(_) => self.give_up(trace, patience),
@@ -180,7 +185,7 @@ impl Shared {
                 }
                 let mut connection = live.connection;
                 let sent = connection.send_packed_commands(&farewell, 0, channels.len());
-                let _ = within(FAREWELL, sent).await;
+                let _ = within(FAREWELL, pin!(sent)).await;
             }
         }
     }
@@ -285,7 +290,8 @@ impl Shared {
 
     async fn sites(&self, patience: Duration) -> Result<Vec<Arc<Site>>> {
         let mut trace = Trace::default();
-        match within(patience, self.route.sites(&mut trace)).await {
+        let sites = within(patience, pin!(self.route.sites(&mut trace))).await;
+        match sites {
             Ok(sites) => sites,
             Err(_) => Err(self.give_up(trace, patience)),
         }

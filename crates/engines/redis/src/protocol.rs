@@ -144,7 +144,7 @@ impl<D: Driver> Protocol<D> {
         let recorded = member.recorded_ns.load(Ordering::Relaxed);
         let age = Duration::from_nanos(now.ns().saturating_sub(recorded));
         if age >= record_span(member.opening.ttl) / 3
-            && let Err(error) = self.record(member).await
+            && let Err(error) = Box::pin(self.record(member)).await
         {
             tracing::debug!(%error, "the record of a session was not written");
         }
@@ -208,7 +208,7 @@ impl<D: Driver> Protocol<D> {
         let watches = !claim.again && self.wait(&claim) == Wait::Watch;
         let watch = watches.then(|| self.ears.watch(place.key.as_bytes()));
         let answer = if claim.again {
-            self.question(&claim, &place, &text, patience).await
+            Box::pin(self.question(&claim, &place, &text, patience)).await
         } else {
             let others = watch.as_ref().is_some_and(|watch| watch.others > 0);
             self.enter(&claim, &place, &text, others, patience).await
@@ -222,7 +222,7 @@ impl<D: Driver> Protocol<D> {
         let standing = match answer {
             Answer::Held { fence, left } => {
                 if self.terms.replicas != Replicas::None {
-                    self.replicate(&claim, &place, &text, patience).await?;
+                    Box::pin(self.replicate(&claim, &place, &text, patience)).await?;
                 }
                 Standing::Held { fence: fence.filter(|_| claim.is_exclusive()), left }
             }
@@ -273,13 +273,13 @@ impl<D: Driver> Protocol<D> {
             let channel = self.channel(place.slot, claim.id.session, member.as_ref());
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
-                let tried =
-                    self.driver.send(self.scheme.enter(place, claim, text, how(Wait::No), patience)).await?;
+                let request = self.scheme.enter(place, claim, text, how(Wait::No), patience);
+                let tried = Box::pin(self.driver.send(request)).await?;
                 let answer = Answer::read(&tried, claim)?;
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
                     return Ok(answer);
                 }
-                self.driver.listen(place.slot, channel, patience).await?;
+                Box::pin(self.driver.listen(place.slot, channel, patience)).await?;
             }
         }
         let entered = self.driver.send(self.scheme.enter(place, claim, text, how(wait), patience)).await?;

@@ -1,7 +1,9 @@
 //! A claim as one text: what a holder's key has in it, what stands in line, and what scripts compare.
 //!
-//! `session (32 hex digits), number (12 hex digits) : kept : weight : capacity : ttl : lease : note`, times in
-//! milliseconds. The first 44 characters are the claim's identity. A holder's text may be followed by `|` and its fence.
+//! `session (32 hex digits), number (12 hex digits) : kept (4 digits) : kind : weight : capacity : ttl : lease : note`,
+//! times in milliseconds. The first 44 characters are the claim's identity. The kind is `m` for a mutex without a lease,
+//! which most are, and else `o`: it stands where a script finds it without reading on. A holder's text may be followed by
+//! `|` and its fence.
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -26,13 +28,14 @@ pub(crate) fn encode(claim: &Claim) -> Result<String> {
     }
     let mut text = String::with_capacity(96 + claim.note.len());
     identify(&mut text, claim.id);
-    let fields = [
-        millis(claim.kept()),
-        claim.weight.into(),
-        claim.capacity.into(),
-        millis(claim.ttl),
-        claim.lease.map_or(0, millis),
-    ];
+    text.push(':');
+    let kept = millis(claim.kept());
+    // It is five seconds at the most.
+    text.extend([1000, 100, 10].into_iter().filter(|unit| kept < *unit).map(|_| '0'));
+    decimal(&mut text, kept);
+    text.push_str(if claim.capacity == 1 && claim.lease.is_none() { ":m" } else { ":o" });
+    let fields =
+        [claim.weight.into(), claim.capacity.into(), millis(claim.ttl), claim.lease.map_or(0, millis)];
     for field in fields {
         text.push(':');
         decimal(&mut text, field);
@@ -92,9 +95,10 @@ pub(crate) struct Found {
 pub(crate) fn decode(name: &Name, text: &str) -> Option<Found> {
     let (text, stamp) = text.split_once('|').map_or((text, None), |(text, stamp)| (text, Some(stamp)));
     let (id, rest) = text.split_at_checked(ID)?;
-    let mut fields = rest.strip_prefix(':')?.splitn(6, ':');
+    let mut fields = rest.strip_prefix(':')?.splitn(7, ':');
+    let (_kept, _kind) = (fields.next()?, fields.next()?);
     let mut number = || fields.next()?.parse::<u64>().ok();
-    let (_kept, weight, capacity, ttl, lease) = (number()?, number()?, number()?, number()?, number()?);
+    let (weight, capacity, ttl, lease) = (number()?, number()?, number()?, number()?);
     let note = unescape(fields.next()?);
     let fence = match stamp {
         Some(stamp) => Some(Fence::new(stamp.parse().ok()?)),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -203,7 +204,7 @@ impl Cluster {
         let mut cmd = redis::cmd("CLUSTER");
         cmd.arg("SLOTS");
         let answer = line.connection.send_packed_command(&cmd);
-        let answer = within(self.hub.dialer.timeout(), answer).await.map_err(|_| {
+        let answer = within(self.hub.dialer.timeout(), pin!(answer)).await.map_err(|_| {
             Error::new(
                 ErrorKind::Unavailable,
                 format!("redis at {address} did not tell its slots; is it frozen?"),

@@ -4,6 +4,7 @@ use std::{
     future::Future,
     path::PathBuf,
     pin::Pin,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -110,7 +111,7 @@ impl Dialer {
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
         writes: Arc<AtomicU64>,
     ) -> Result<Line> {
-        match within(self.timeout, self.try_open(address, hear, writes)).await {
+        match within(self.timeout, pin!(self.try_open(address, hear, writes))).await {
             Ok(line) => line,
             Err(_) => {
                 let next = match self.tls {

@@ -80,7 +80,7 @@ impl Route {
     pub(super) async fn site(&self, slot: Slot, trace: &mut Trace) -> Result<Arc<Site>> {
         match self {
             Self::One(site) => Ok(Arc::clone(site)),
-            Self::Cluster(cluster) => cluster.site(slot, trace).await,
+            Self::Cluster(cluster) => Box::pin(cluster.site(slot, trace)).await,
         }
     }
 
@@ -88,7 +88,7 @@ impl Route {
     pub(super) async fn sites(&self, trace: &mut Trace) -> Result<Vec<Arc<Site>>> {
         match self {
             Self::One(site) => Ok(vec![Arc::clone(site)]),
-            Self::Cluster(cluster) => cluster.masters(trace).await,
+            Self::Cluster(cluster) => Box::pin(cluster.masters(trace)).await,
         }
     }
 

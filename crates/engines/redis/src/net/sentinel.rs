@@ -4,6 +4,7 @@
 //! we are connected to one, a subscription at one of the sentinels ends our connections as soon as it is replaced.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -95,7 +96,7 @@ impl Sentinels {
             let answer = if waiting.len() == 0 {
                 asked.join_next().await
             } else {
-                match within(HEDGE, asked.join_next()).await {
+                match within(HEDGE, pin!(asked.join_next())).await {
                     Ok(answer) => answer,
                     Err(_) => continue,
                 }
@@ -228,7 +229,7 @@ async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Addre
 async fn locate(dialer: &Dialer, line: &mut Line, sentinel: &Address, service: &str) -> Result<Address> {
     let mut cmd = redis::cmd("SENTINEL");
     cmd.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-    let answer = within(dialer.timeout(), line.connection.send_packed_command(&cmd))
+    let answer = within(dialer.timeout(), pin!(line.connection.send_packed_command(&cmd)))
         .await
         .map_err(|_| silent(sentinel))?;
     match answer.map_err(|error| error::from_break(&error, &sentinel.to_string()))? {
@@ -310,7 +311,7 @@ impl Post {
         let mut line = dialer.open(sentinel, hear, Arc::default()).await?;
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg("+switch-master");
-        let answer = within(dialer.timeout(), line.connection.send_packed_command(&subscribe)).await;
+        let answer = within(dialer.timeout(), pin!(line.connection.send_packed_command(&subscribe))).await;
         if !matches!(answer, Ok(Ok(Value::Push { .. }))) {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -330,7 +331,7 @@ impl Post {
                 return Ok(());
             }
             drop(sentinels);
-            let _ = within(LOOK, told.recv()).await;
+            let _ = within(LOOK, pin!(told.recv())).await;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A wake that fires when any key under a prefix changes.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -52,7 +53,7 @@ pub(super) async fn over(
         }
         Ok::<Vec<Line>, Error>(lines)
     };
-    let lines: Vec<Line> = within(patience, all).await.map_err(|_| {
+    let lines: Vec<Line> = within(patience, pin!(all)).await.map_err(|_| {
         Error::new(
             ErrorKind::Unavailable,
             format!("redis did not let us watch within {patience:?}; is it up?"),

@@ -1,6 +1,11 @@
 //! A limit in time for a future that may move from one runtime to another.
 
-use std::{future::Future, future::poll_fn, task::Poll, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use bramah_core::Clock;
 use tokio::runtime::Handle;
@@ -13,11 +18,12 @@ pub(super) struct Elapsed;
 ///
 /// A timer belongs to the runtime that it was made on, and panics when it is polled after that has ended. Core finishes
 /// calls of a runtime that has ended on the keeper's, so the timer moves along.
-pub(super) async fn within<F: Future>(span: Duration, future: F) -> Result<F::Output, Elapsed> {
+///
+/// By reference: a future that is handed over by value is kept twice, and moved around for every request.
+pub(super) async fn within<F: Future>(span: Duration, mut future: Pin<&mut F>) -> Result<F::Output, Elapsed> {
     let clock = Clock::boot();
     let until = clock.now() + span;
     let mut home = Handle::current().id();
-    tokio::pin!(future);
     let sleep = tokio::time::sleep(span);
     tokio::pin!(sleep);
     poll_fn(|cx| {
@@ -36,7 +42,7 @@ pub(super) async fn within<F: Future>(span: Duration, future: F) -> Result<F::Ou
 
 /// Lets time go by.
 pub(super) async fn nap(span: Duration) {
-    let _ = within(span, std::future::pending::<()>()).await;
+    let _ = within(span, pin!(std::future::pending::<()>())).await;
 }
 
 #[cfg(test)]
@@ -49,7 +55,8 @@ mod tests {
     fn it_outlives_the_runtime_that_it_was_first_polled_on() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let first = runtime();
-        let mut limited = Box::pin(within(Duration::from_millis(50), std::future::pending::<()>()));
+        let mut never = Box::pin(std::future::pending::<()>());
+        let mut limited = Box::pin(within(Duration::from_millis(50), never.as_mut()));
         let (tell, told) = mpsc::channel();
         let waker = std::task::Waker::noop();
         first.block_on(async {
