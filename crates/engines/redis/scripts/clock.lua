@@ -6,7 +6,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- The hybrid clock: a mark that lags behind the time is set to it.
 local function lifted(fence)
   local us = time[1] * 1000000 + time[2]
-  if fence + 20000 >= us then return fence end
+  if fence + 1000 >= us then return fence end
   redis.call('SET', mark, int(us))
   return us
 end

@@ -186,7 +186,7 @@ local function renew(mine)
     local value = redis.call('GET', key)
     if id(value) ~= id(mine) then return 0 end
     if info.lease > 0 then return 1 end
-    redis.call('SET', key, mine .. (string.match(value, '|%d+$') or ''), 'PX', info.ttl)
+    redis.call('SET', key, prolonged(value, mine), 'PX', info.ttl)
     return 1
   end
   local score = find(mine, true)
@@ -200,12 +200,13 @@ local function renew(mine)
     return 2
   end
   if info.lease == 0 or redis.call('ZSCORE', key, 'P' .. found) then
-    local fence = redis.call('ZSCORE', key, 'F' .. found)
-    if found ~= mine then
+    local stays = prolonged(found, mine)
+    if found ~= stays then
+      local fence = redis.call('ZSCORE', key, 'F' .. found)
       redis.call('ZREM', key, found, 'F' .. found)
-      if fence then redis.call('ZADD', key, fence, 'F' .. mine) end
+      if fence then redis.call('ZADD', key, fence, 'F' .. stays) end
     end
-    redis.call('ZADD', key, int(-now - info.ttl), mine)
+    redis.call('ZADD', key, int(-now - info.ttl), stays)
   end
   return 1
 end

@@ -5,6 +5,8 @@
 -- KEYS  the keys, one for each value; last the mark
 -- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the values
 -- Answer: for each 0 gone, 1 held.
+--@include clock.lua
+--@include lean.lua
 local answers = {}
 for i = 1, #KEYS - 1 do
   local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
@@ -15,7 +17,7 @@ for i = 1, #KEYS - 1 do
       if value == mine or string.sub(value, 1, #mine + 1) == mine .. '|' then
         redis.call('PEXPIRE', KEYS[i], ARGV[1])
       else
-        redis.call('SET', KEYS[i], mine .. (string.match(value, '|%d+$') or ''), 'PX', ARGV[1])
+        redis.call('SET', KEYS[i], prolonged(value, mine), 'PX', ARGV[1])
       end
     end
   end
