@@ -6,6 +6,8 @@
 //! Nothing it does waits for anything else it does: renewals and withdrawals are jobs, losses are timers, and a store
 //! that hangs holds up neither.
 
+mod round;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, HashSet},
@@ -23,11 +25,13 @@ use tokio::{runtime::Runtime, sync::mpsc, task::JoinSet};
 use tracing::{debug, warn};
 
 use crate::{
-    Alarm, Claim, ClaimId, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
+    Alarm, ClaimId, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
     core::{Core, Flight, Gone},
-    parting::{Parting, jittered, part, settle, within},
+    parting::{Parting, part, settle, within},
     seat::{Phase, Seat},
 };
+
+use round::{Asked, Kept};
 
 /// How many renewals of one session may be unanswered at a time.
 const FLIGHTS: usize = 3;
@@ -175,30 +179,12 @@ struct Shift {
     last_round_ns: Arc<AtomicU64>,
 }
 
-/// One session's schedule.
-struct Kept {
-    core: Arc<Core>,
-    next_round: Moment,
-    /// When the places in line are renewed, where that is done more often.
-    next_places: Moment,
-    next_lapse: Moment,
-    /// When the renewals that are not answered yet were sent.
-    flights: Vec<Moment>,
-}
-
 struct Timer {
     at: Moment,
     number: u64,
     seat: Weak<Seat>,
     core: Weak<Core>,
     what: Due,
-}
-
-/// A claim that a renewal asked about.
-struct Asked {
-    seat: Arc<Seat>,
-    /// What it was when the renewal was sent: the store keeps a hold for its ttl from then on, a place more briefly.
-    phase: Phase,
 }
 
 enum Done {
@@ -386,105 +372,6 @@ impl Shift {
                 Done::Other
             });
         }
-    }
-}
-
-impl Kept {
-    /// Declares what has run out and starts a round if one is due.
-    fn attend(&mut self, now: Moment, jobs: &mut JoinSet<Done>) {
-        let mut asked = Vec::new();
-        let mut claims: Vec<Arc<Claim>> = Vec::new();
-        self.next_lapse = Moment::NEVER;
-        let due = self.next_round <= now;
-        let places_due = self.next_places <= now;
-        for (_, seat) in self.core.seats().iter() {
-            let phase = seat.phase();
-            if !matches!(phase, Phase::Waiting | Phase::Held) {
-                continue;
-            }
-            let deadline = seat.deadline();
-            if deadline > now {
-                self.next_lapse = self.next_lapse.min(deadline);
-            } else if phase == Phase::Held && seat.lapse(now) {
-                warn!(claim = ?seat.id, "not confirmed in time: lost");
-                continue;
-            }
-            if due || places_due && seat.is_brief() {
-                let claim = seat.claim();
-                if phase == Phase::Waiting || claim.lease.is_none() {
-                    asked.push(Asked { seat: seat.clone(), phase });
-                    claims.push(claim);
-                }
-            }
-        }
-        if places_due {
-            let none = asked.is_empty() && self.core.disarm_places();
-            self.next_places = if none { Moment::NEVER } else { now + PLACES };
-        }
-        if due || !claims.is_empty() {
-            self.round(now, due, asked, claims.into(), jobs);
-        }
-    }
-
-    /// Renews one claim out of turn.
-    fn look(&mut self, now: Moment, id: ClaimId, jobs: &mut JoinSet<Done>) {
-        let seat = self.core.seats().iter().map(|(_, seat)| seat).find(|seat| seat.id == id).cloned();
-        let Some(seat) = seat else { return };
-        let phase = seat.phase();
-        if matches!(phase, Phase::Waiting | Phase::Held) {
-            let claims: Arc<[Arc<Claim>]> = [seat.claim()].into();
-            self.ask(now, self.core.pace(), vec![Asked { seat, phase }], claims, jobs);
-        }
-    }
-
-    fn round(
-        &mut self,
-        now: Moment,
-        whole: bool,
-        asked: Vec<Asked>,
-        claims: Arc<[Arc<Claim>]>,
-        jobs: &mut JoinSet<Done>,
-    ) {
-        let core = &self.core;
-        let keeps_itself = core.profile.liveness == Liveness::Lease;
-        if keeps_itself && claims.is_empty() && !core.is_in_doubt(now) && core.disarm() {
-            self.next_round = Moment::NEVER;
-            return;
-        }
-        self.flights.retain(|sent| now.since(*sent) < core.pace());
-        if self.flights.len() >= FLIGHTS {
-            self.next_round = self.next_round.max(now + core.pace().min(Claim::MAX_KEPT) / 6);
-            return;
-        }
-        let patience = if whole { core.pace() } else { core.pace().min(Claim::MAX_KEPT) };
-        self.flights.push(now);
-        // Whether it has been answered by then or not.
-        if whole {
-            self.next_round = now + core.pace() / 3;
-        }
-        self.ask(now, patience, asked, claims, jobs);
-    }
-
-    fn ask(
-        &self,
-        now: Moment,
-        patience: Duration,
-        asked: Vec<Asked>,
-        claims: Arc<[Arc<Claim>]>,
-        jobs: &mut JoinSet<Done>,
-    ) {
-        let session = self.core.id();
-        let reply = self.core.engine.renew(session, claims);
-        let clock = self.core.clock.clone();
-        jobs.spawn(async move {
-            let answer = within(&clock, now + patience, settle(reply)).await;
-            Done::Renewed { session, sent: now, asked, answer }
-        });
-    }
-
-    fn retry_soon(&mut self, now: Moment) {
-        let pause = (self.core.pace() / 30).max(Duration::from_millis(5));
-        self.next_round = self.next_round.min(now + jittered(pause));
     }
 }
 
