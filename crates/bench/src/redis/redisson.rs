@@ -43,7 +43,7 @@ redis.call('del', KEYS[1])
 redis.call(ARGV[4], KEYS[2], ARGV[1])
 return 1";
 
-/// The same as shipped, with KEYS[3] the latch and ARGV[5] for how long.
+/// The same as shipped, with the latch as the third key and how long to keep it as the fifth argument.
 const UNLOCK_WITH_LATCH: &str = "\
 local val = redis.call('get', KEYS[3])
 if val ~= false then return tonumber(val) end
