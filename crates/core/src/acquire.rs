@@ -131,12 +131,14 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 attempt.doubt = true;
+                seat.doubt(core.clock.now() + core.pace());
                 core.doubt();
                 trouble.pause(core, error, patience).await?;
             }
             Err(error) => {
-                // The store refused it: nothing was written, unless an earlier message is still in doubt.
-                if !attempt.doubt {
+                // The store refused it: nothing was written, unless an earlier message is still in doubt, or this was a
+                // question about what stands in line.
+                if !attempt.doubt && seat.phase() == Phase::Entering {
                     attempt.forget();
                 }
                 return Err(error);

@@ -268,6 +268,7 @@ impl Core {
         if !seat.leave() {
             return;
         }
+        let doubt = doubt || seat.is_in_doubt(&self.clock);
         let flight = match flight {
             Flight::Landed if !doubt => {
                 // This runs in drops: also in a panic, after the runtime's end, outside of one.

@@ -63,7 +63,7 @@ impl Detached {
             claim = Arc::new(Claim { ttl, ..(*claim).clone() });
         }
         let renewal = self.engine.renew(self.id.session, [claim].into()).await?;
-        if renewal.gone.contains(&self.id) {
+        if renewal.gone.contains(&self.id) || renewal.waiting.contains(&self.id) {
             return Err(self.lost());
         }
         if renewal.unknown.contains(&self.id) {

@@ -132,6 +132,9 @@ pub enum Standing {
 pub struct Renewal {
     /// Not in line any more.
     pub gone: Vec<ClaimId>,
+    /// In line, and not held: kept as a place. Who believed to hold it does not: the store has gone back in time. An
+    /// engine whose store cannot need not say so.
+    pub waiting: Vec<ClaimId>,
     /// Could not be asked this time.
     pub unknown: Vec<ClaimId>,
     /// In line as ours, and not in what was asked.

@@ -193,10 +193,12 @@ impl Hold {
             None => Ok(()),
         };
         leaving.reply = None;
-        if answer.is_ok() {
+        // A message that entered it and was never answered may come after this: it is withdrawn until it cannot.
+        let doubt = self.seat.is_in_doubt(&core.clock);
+        if answer.is_ok() && !doubt {
             core.forget(&self.seat);
         } else {
-            core.hand_over(self.seat.clone(), Flight::Landed, false);
+            core.hand_over(self.seat.clone(), Flight::Landed, doubt);
         }
         match answer {
             _ if !held => Release::AlreadyLost,

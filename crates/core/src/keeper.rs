@@ -344,11 +344,16 @@ impl Shift {
             .store(u64::try_from(now.since(sent).as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let gone: HashSet<_> = renewal.gone.into_iter().collect();
         let unknown: HashSet<_> = renewal.unknown.into_iter().collect();
+        let waiting: HashSet<_> = renewal.waiting.into_iter().collect();
         let (until, place_until) = (kept.core.good_until(sent, None), kept.core.place_until(sent));
         for Asked { seat, phase } in asked {
             if !gone.is_empty() && gone.contains(&seat.id) {
                 if seat.lose() {
                     warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
+                }
+            } else if *phase == Phase::Held && waiting.contains(&seat.id) {
+                if seat.lose() {
+                    warn!(claim = ?seat.id, "the store has a claim that was held in line again: lost");
                 }
             } else if unknown.is_empty() || !unknown.contains(&seat.id) {
                 if *phase == Phase::Held {

@@ -23,6 +23,8 @@ pub(crate) struct Seat {
     deadline_ns: AtomicU64,
     /// Whether the store has confirmed the hold to us. One that was pushed is kept no longer than its place was.
     proven: AtomicBool,
+    /// Until when a message that entered it, and was not answered, may still arrive: also after it has left.
+    doubt_until_ns: AtomicU64,
     signal: Notify,
     /// The way through the gate, given back when the claim has left the store.
     pass: Mutex<Option<Pass>>,
@@ -52,6 +54,7 @@ impl Seat {
             phase: AtomicU8::new(Phase::Entering as u8),
             deadline_ns: AtomicU64::new(0),
             proven: AtomicBool::new(false),
+            doubt_until_ns: AtomicU64::new(0),
             signal: Notify::new(),
             pass: Mutex::new(pass),
         }
@@ -140,6 +143,17 @@ impl Seat {
             }
             _ => {}
         }
+    }
+
+    /// A message that entered it was not answered: it may arrive as late as `until`.
+    pub(crate) fn doubt(&self, until: Moment) {
+        self.doubt_until_ns.fetch_max(until.ns(), Ordering::AcqRel);
+    }
+
+    /// Whether one may. Nearly never, and then the clock is not read.
+    pub(crate) fn is_in_doubt(&self, clock: &Clock) -> bool {
+        let until = self.doubt_until_ns.load(Ordering::Acquire);
+        until != 0 && clock.now().ns() < until
     }
 
     pub(crate) fn deadline(&self) -> Moment {

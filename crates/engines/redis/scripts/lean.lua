@@ -15,7 +15,7 @@ local function bare(text) return string.match(text, '^[^|]*') end
 
 local function read(text)
   local kept, weight, capacity, ttl, lease = string.match(text, '^%x+:(%d+):%a:(%d+):(%d+):(%d+):(%d+):')
-  if not kept then error({ err = 'FOREIGN what is stored there is no lock' }) end
+  if not kept or string.sub(text, 45, 45) ~= ':' then error({ err = 'FOREIGN what is stored there is no lock' }) end
   return {
     kept = tonumber(kept), weight = tonumber(weight), capacity = tonumber(capacity),
     ttl = tonumber(ttl), lease = tonumber(lease)

@@ -28,8 +28,22 @@ local function hold(claim, info, expires, fence)
   if info.capacity > 1 then redis.call('ZINCRBY', key, info.weight, 'U') end
 end
 
+-- What a user lacks must be known before the first write: a script that stops half-way is not undone.
+local function check_rights()
+  local calls = {
+    { 'DEL', key }, { 'ZADD', key, 0, 'x' }, { 'ZREM', key, 'x' }, { 'ZRANGE', key, 0, 0 }, { 'ZSCORE', key, 'x' },
+    { 'ZCOUNT', key, 0, 0 }, { 'ZINCRBY', key, 0, 'x' }, { 'PEXPIRE', key, 1 }
+  }
+  for _, call in ipairs(calls) do
+    if not redis.acl_check_cmd(unpack(call)) then
+      error({ err = 'NOPERM this user may not run ' .. string.lower(call[1]) })
+    end
+  end
+end
+
 -- From one holder to a line.
 local function open(value)
+  check_rights()
   local left = math.max(redis.call('PTTL', key), 1)
   local claim = bare(value)
   local info = read(claim)
@@ -123,8 +137,9 @@ local function standing(mine, score)
     expires = redis.call('ZREM', key, 'P' .. found) == 1 and now + info.lease or -score
   end
   local fence = raised(tonumber(redis.call('ZSCORE', key, 'F' .. found)) or mint())
-  if found ~= mine then redis.call('ZREM', key, found, 'F' .. found) end
+  -- In this order: a line that is empty in between would lose its expiry.
   redis.call('ZADD', key, int(-expires), mine, int(fence), 'F' .. mine)
+  if found ~= mine then redis.call('ZREM', key, found, 'F' .. found) end
   outlive(info)
   return { 'h', fence, info.lease > 0 and expires - now or -1 }
 end
@@ -201,12 +216,14 @@ local function renew(mine)
   end
   if info.lease == 0 or redis.call('ZSCORE', key, 'P' .. found) then
     local stays = prolonged(found, mine)
-    if found ~= stays then
-      local fence = redis.call('ZSCORE', key, 'F' .. found)
-      redis.call('ZREM', key, found, 'F' .. found)
-      if fence then redis.call('ZADD', key, fence, 'F' .. stays) end
-    end
     redis.call('ZADD', key, int(-now - info.ttl), stays)
+    if found ~= stays then
+      for _, letter in ipairs({ 'F', 'P' }) do
+        local known = redis.call('ZSCORE', key, letter .. found)
+        if known then redis.call('ZADD', key, known, letter .. stays) end
+      end
+      redis.call('ZREM', key, found, 'F' .. found, 'P' .. found)
+    end
   end
   return 1
 end

@@ -4,7 +4,7 @@
 --
 -- KEYS  the lines, one for each claim; last the mark
 -- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the claims
--- Answer: for each 0 gone, 1 held, 2 waiting.
+-- Answer: for each 0 gone, 1 held, 2 waiting, -1 not understood.
 local ttl, answers, rest = ARGV[1], {}, {}
 for i = 1, #KEYS - 1 do
   local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
@@ -24,6 +24,8 @@ if #rest == 0 then return answers end
 mark = KEYS[#KEYS]
 for _, i in ipairs(rest) do
   key = KEYS[i]
-  answers[i] = renew(ARGV[i + 1])
+  -- What is no lock of ours is the trouble of one claim only.
+  local fine, answer = pcall(renew, ARGV[i + 1])
+  answers[i] = fine and answer or -1
 end
 return answers

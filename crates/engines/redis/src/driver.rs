@@ -75,6 +75,16 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Carries a request out and gives the answer. An error that the server answered is an error here.
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static;
 
+    /// Which connection [calls](Lane::Calls) for `slot` go over now; 0 if there is none. Cheap.
+    fn wire(&self, slot: Slot) -> u64;
+
+    /// Carries a request out over that connection. `None`: it was not, there or anywhere.
+    fn send_over(
+        &self,
+        wire: u64,
+        request: Request,
+    ) -> impl Future<Output = Option<Result<Value>>> + Send + 'static;
+
     /// Sends a pipeline of requests of one slot and lane over one connection, in order, all at once. The answer of each
     /// in its place; one that failed does not keep the others from being answered.
     fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static;

@@ -155,11 +155,12 @@ impl Ears {
     fn granted(&self, id: ClaimId, fence: Fence) {
         let mut heard = self.heard();
         match heard.places.remove(&id) {
-            Some((bell, grant)) => {
+            // One whose wake is gone is about to ask again, or to be answered that it waits.
+            Some((bell, grant)) if !bell.is_deaf() => {
                 drop(heard);
                 bell.ring(grant.woken(fence));
             }
-            None => {
+            _ => {
                 if heard.early.len() == EARLY {
                     heard.early.pop_front();
                 }
@@ -244,6 +245,14 @@ mod tests {
         assert_eq!(ears.place(id(8), Grant::Shared).await, Woken::Held(None));
         ears.hear(grant("g0000000000091236"));
         assert_eq!(ears.place(id(9), Grant::Unproven).await, Woken::Ask);
+    }
+
+    #[tokio::test]
+    async fn a_grant_between_two_waits_is_not_missed() {
+        let ears = Ears::default();
+        drop(ears.place(id(7), Grant::Exclusive));
+        ears.hear(grant("g0000000000071234"));
+        assert_eq!(ears.place(id(7), Grant::Exclusive).await, Woken::Held(Some(Fence::new(1234))));
     }
 
     #[tokio::test]

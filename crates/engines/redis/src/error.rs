@@ -26,10 +26,17 @@ pub(crate) fn clean(text: &str) -> String {
     out
 }
 
+/// Without the place in a script that Redis appends: it is ours, and of no use to whoever reads this.
+fn bare(said: &str) -> &str {
+    said.rsplit_once(" script: ")
+        .filter(|(_, place)| place.contains("user_script"))
+        .map_or(said, |(said, _)| said)
+}
+
 /// What a server's error means to a lock.
 pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
     let code = error.code();
-    let said = clean(error.details().unwrap_or_default());
+    let said = bare(&clean(error.details().unwrap_or_default())).to_owned();
     let (kind, text) = match code {
         "NOAUTH" => (
             ErrorKind::Denied,
@@ -110,8 +117,27 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
         ),
         "NOPROTO" => (
             ErrorKind::Unsupported,
-            format!("redis at {address} does not speak resp3: {said}; redis 6.2 or later is needed"),
+            format!("redis at {address} does not speak resp3: {said}; redis 7.0 or later is needed"),
         ),
+        "FOREIGN" => (
+            ErrorKind::Corrupt,
+            format!(
+                "redis at {address} holds something under this lock's key that is not a lock of this layout: {said}; \
+                 remove it or use another prefix"
+            ),
+        ),
+        // What a script may not call is told in other words than what a client may not.
+        "ERR"
+            if said.contains("can't run this command")
+                || said.contains("can't access at least one of the keys") =>
+        {
+            (
+                ErrorKind::Denied,
+                format!(
+                    "redis at {address} does not permit a part of it: {said}; bramah doctor names what is missing"
+                ),
+            )
+        }
         "ERR"
             if said.starts_with("unknown command")
                 || said.starts_with("unknown subcommand")
@@ -120,7 +146,8 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
             (
                 ErrorKind::Unsupported,
                 format!(
-                    "redis at {address} does not know a command: {said}; redis 6.2 or later, or valkey, is needed"
+                    "redis at {address} does not know a command: {said}; is it a sentinel (use redis+sentinel://), or \
+                     older than redis 7.0?"
                 ),
             )
         }
@@ -163,7 +190,7 @@ pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
         }
         redis::ErrorKind::RESP3NotSupported => (
             ErrorKind::Unsupported,
-            format!("redis at {address} does not speak resp3; redis 6.2 or later is needed"),
+            format!("redis at {address} does not speak resp3; redis 7.0 or later is needed"),
         ),
         redis::ErrorKind::Parse => (
             ErrorKind::Unavailable,

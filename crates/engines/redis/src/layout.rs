@@ -64,10 +64,11 @@ impl Scheme {
             Layout::Plain => own,
         };
         let build = |name: &'static str, text: &str| {
+            // The mark last: a prefix may have anything in it.
             let code = includes(text)
-                .replace("@mark@", &lua_text(&format!("{beside}mark")))
                 .replace("@publish@", if cluster { "SPUBLISH" } else { "PUBLISH" })
-                .replace("@layout@", if layout == Layout::Native { "native" } else { "plain" });
+                .replace("@layout@", if layout == Layout::Native { "native" } else { "plain" })
+                .replace("@mark@", &lua_text(&format!("{beside}mark")));
             Arc::new(Script::new(name, code))
         };
         let pick = |native: &'static str, plain: &'static str| match layout {

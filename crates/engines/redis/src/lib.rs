@@ -51,6 +51,7 @@ mod net;
 mod preflight;
 mod protocol;
 mod renewal;
+mod replicas;
 mod script;
 mod survey;
 mod text;

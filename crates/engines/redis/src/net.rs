@@ -109,7 +109,7 @@ impl Shared {
             request.patience,
             pin!(async {
                 if !request.track
-                    && let Some(answer) = carry::quick(&self.route, request, &mut trace).await
+                    && let Some(answer) = carry::quick(&self.route, request, None, &mut trace).await
                 {
                     return answer;
                 }
@@ -120,6 +120,16 @@ impl Shared {
         match answer {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(trace, request.patience)),
+        }
+    }
+
+    async fn send_over(&self, wire: u64, request: &Request) -> Option<Result<Value>> {
+        let mut trace = Trace::default();
+        let sent = carry::quick(&self.route, request, Some(wire), &mut trace);
+        let answer = within(request.patience, pin!(sent)).await;
+        match answer {
+            Ok(answer) => answer,
+            Err(_) => Some(Err(self.give_up(trace, request.patience))),
         }
     }
 
@@ -195,6 +205,19 @@ impl Driver for Network {
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         async move { shared.send(&request).await }
+    }
+
+    fn wire(&self, slot: Slot) -> u64 {
+        self.shared.route.known(slot).map_or(0, |site| site.link(Lane::Calls, slot).wire())
+    }
+
+    fn send_over(
+        &self,
+        wire: u64,
+        request: Request,
+    ) -> impl Future<Output = Option<Result<Value>>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.send_over(wire, &request).await }
     }
 
     fn send_all(&self, requests: Vec<Request>) -> impl Future<Output = Vec<Result<Value>>> + Send + 'static {

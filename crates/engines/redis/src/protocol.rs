@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -49,12 +48,37 @@ pub(crate) struct Protocol<D> {
     pub(crate) ears: Arc<Ears>,
     pub(crate) clock: Clock,
     sessions: Mutex<HashMap<SessionId, Arc<Member>>>,
-    /// When the last stamped grant of a slot was asked for; outside of a cluster there is one.
-    stamped_ns: Box<[AtomicU64]>,
+    /// The last stamped grants, by slot; outside of a cluster there is one.
+    stamps: Box<[Stamp]>,
     /// Whether the server was found fit.
     pub(crate) examined: AtomicBool,
     /// The most replicas that the master was seen with.
-    replicas_seen: AtomicU64,
+    pub(crate) replicas_seen: AtomicU64,
+}
+
+/// When a grant was last written down with its fence, and the mark compared with the server's clock: not for each, one
+/// call less is a tenth of what a lock costs the server.
+///
+/// It counts for the connection that it was answered on. Behind another there may be a server that has gone back in time,
+/// and there the mark alone would give fences a second time.
+#[derive(Debug, Default)]
+struct Stamp {
+    at_ns: AtomicU64,
+    wire: AtomicU64,
+}
+
+impl Stamp {
+    /// The connection over which no stamp is needed now, if so. Read in the other order than it is written: a stamp that is
+    /// newer than its time does no harm.
+    fn spares(&self, now: Moment) -> Option<u64> {
+        let at = Moment::from_ns(self.at_ns.load(Ordering::Acquire));
+        (now.since(at) < STAMP).then(|| self.wire.load(Ordering::Acquire)).filter(|wire| *wire != 0)
+    }
+
+    fn set(&self, at: Moment, wire: u64) {
+        self.wire.store(wire, Ordering::Release);
+        self.at_ns.store(at.ns(), Ordering::Release);
+    }
 }
 
 /// A session of this process.
@@ -69,6 +93,21 @@ struct Member {
     looked_after: AtomicBool,
 }
 
+/// The right to look after a session, for one at a time; given back also when its task ends with its runtime.
+struct Turn(Arc<Member>);
+
+impl Turn {
+    fn of(member: Arc<Member>) -> Option<Self> {
+        (!member.looked_after.swap(true, Ordering::AcqRel)).then(|| Self(member))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.looked_after.store(false, Ordering::Release);
+    }
+}
+
 impl<D: Driver> Protocol<D> {
     pub(crate) fn new(driver: D, scheme: Scheme, terms: Terms, ears: Arc<Ears>) -> Self {
         let slots = if driver.is_cluster() { usize::from(crate::net::slot::SLOTS) } else { 1 };
@@ -79,7 +118,7 @@ impl<D: Driver> Protocol<D> {
             ears,
             clock: Clock::boot(),
             sessions: Mutex::default(),
-            stamped_ns: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            stamps: (0..slots).map(|_| Stamp::default()).collect(),
             examined: AtomicBool::new(false),
             replicas_seen: AtomicU64::new(0),
         }
@@ -130,21 +169,24 @@ impl<D: Driver> Protocol<D> {
     /// Writes down who is behind a session, for those who look. Never consulted for a grant.
     async fn record(&self, member: &Member) -> Result<()> {
         let opening = &member.opening;
-        let now = self.clock.now();
+        // Of the attempt: a node that does not answer is not asked again with every claim.
+        member.recorded_ns.store(self.clock.now().ns(), Ordering::Relaxed);
         let place = self.scheme.session(opening.session);
         let mut cmd = redis::cmd("SET");
         cmd.arg(&place.key).arg(opening.about.encode()).arg("PX").arg(text::millis(record_span(opening.ttl)));
-        self.driver.send(self.scheme.plainly(&place, cmd, self.patience(opening.ttl))).await?;
-        member.recorded_ns.store(now.ns(), Ordering::Relaxed);
-        Ok(())
+        self.driver.send(self.scheme.plainly(&place, cmd, self.patience(opening.ttl))).await.map(drop)
+    }
+
+    /// Whether the record of a session is due to be written again.
+    fn is_untouched(&self, member: &Member, now: Moment) -> bool {
+        let recorded = Moment::from_ns(member.recorded_ns.load(Ordering::Relaxed));
+        now.since(recorded) >= record_span(member.opening.ttl) / 3
     }
 
     /// Writes it down again if that was long ago. What comes of it does not matter to a claim.
-    async fn touch(&self, member: &Member, now: Moment) {
-        let recorded = member.recorded_ns.load(Ordering::Relaxed);
-        let age = Duration::from_nanos(now.ns().saturating_sub(recorded));
-        if age >= record_span(member.opening.ttl) / 3
-            && let Err(error) = Box::pin(self.record(member)).await
+    async fn touch(&self, member: &Member) {
+        if self.is_untouched(member, self.clock.now())
+            && let Err(error) = self.record(member).await
         {
             tracing::debug!(%error, "the record of a session was not written");
         }
@@ -153,14 +195,17 @@ impl<D: Driver> Protocol<D> {
     /// Does for a session what is not urgent, beside its renewal: that waits for nothing, least of all for the connection
     /// of an executor that may be blocked.
     fn look_after(self: &Arc<Self>, member: Arc<Member>) {
-        if member.looked_after.swap(true, Ordering::AcqRel) {
-            return;
-        }
+        let session = member.opening.session;
+        let Some(turn) = Turn::of(member) else { return };
         let protocol = self.clone();
         tokio::spawn(async move {
-            protocol.touch(&member, protocol.clock.now()).await;
-            protocol.lend_ear(&member).await;
-            member.looked_after.store(false, Ordering::Release);
+            // It may have been closed meanwhile: then nothing is to be left behind.
+            if protocol.member(session).is_some() {
+                protocol.touch(&turn.0).await;
+            }
+            if protocol.member(session).is_some() {
+                protocol.lend_ear(&turn.0).await;
+            }
         });
     }
 
@@ -187,20 +232,11 @@ impl<D: Driver> Protocol<D> {
         self.driver.send(self.scheme.plainly(&place, cmd, self.patience(ttl))).await.map(drop)
     }
 
-    /// Whether this grant is to be written down with its fence, and the mark to be compared with the server's clock.
-    /// Not for each: one call less is a tenth of what a lock costs the server.
-    fn stamp(&self, slot: Slot, now: Moment) -> bool {
-        let Some(last) = self.stamped_ns.get(usize::from(slot)).or(self.stamped_ns.first()) else {
-            return true;
-        };
-        let due = now.since(Moment::from_ns(last.load(Ordering::Relaxed))) >= STAMP;
-        if due {
-            last.store(now.ns(), Ordering::Relaxed);
-        }
-        due
+    fn last_stamp(&self, slot: Slot) -> Option<&Stamp> {
+        self.stamps.get(usize::from(slot)).or(self.stamps.first())
     }
 
-    pub(crate) async fn claim(&self, claim: Arc<Claim>) -> Result<Standing> {
+    pub(crate) async fn claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
         let place = self.scheme.place(&claim.name);
         let text = text::encode(&claim)?;
         let patience = self.patience(claim.ttl);
@@ -254,7 +290,7 @@ impl<D: Driver> Protocol<D> {
     }
 
     async fn enter(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         place: &Place,
         text: &str,
@@ -263,17 +299,18 @@ impl<D: Driver> Protocol<D> {
     ) -> Result<Answer> {
         let now = self.clock.now();
         let member = self.member(claim.id.session);
-        if let Some(member) = &member {
-            self.touch(member, now).await;
+        if let Some(member) = &member
+            && self.is_untouched(member, now)
+        {
+            self.look_after(member.clone());
         }
-        let stamp = self.stamp(place.slot, now);
         let wait = self.wait(claim);
-        let how = |wait| Entry { wait, stamp, others };
+        let how = |wait, stamp| Entry { wait, stamp, others };
         if wait == Wait::Line {
             let channel = self.channel(place.slot, claim.id.session, member.as_ref());
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
-                let request = self.scheme.enter(place, claim, text, how(Wait::No), patience);
+                let request = self.scheme.enter(place, claim, text, how(Wait::No, true), patience);
                 let tried = Box::pin(self.driver.send(request)).await?;
                 let answer = Answer::read(&tried, claim)?;
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
@@ -282,7 +319,24 @@ impl<D: Driver> Protocol<D> {
                 Box::pin(self.driver.listen(place.slot, channel, patience)).await?;
             }
         }
-        let entered = self.driver.send(self.scheme.enter(place, claim, text, how(wait), patience)).await?;
+        let last = self.last_stamp(place.slot);
+        if wait != Wait::Watch
+            && let Some(wire) = last.and_then(|last| last.spares(now))
+        {
+            let request = self.scheme.enter(place, claim, text, how(wait, false), patience);
+            if let Some(entered) = self.driver.send_over(wire, request).await {
+                return Answer::read(&entered?, claim);
+            }
+        }
+        let wire = self.driver.wire(place.slot);
+        let request = self.scheme.enter(place, claim, text, how(wait, true), patience);
+        let entered = self.driver.send(request).await?;
+        // Only a grant was stamped; and it counts if it was surely answered over this connection.
+        if let (Value::Int(_), Some(last)) = (&entered, last)
+            && self.driver.wire(place.slot) == wire
+        {
+            last.set(now, wire);
+        }
         Answer::read(&entered, claim)
     }
 
@@ -307,60 +361,6 @@ impl<D: Driver> Protocol<D> {
             () if claim.is_exclusive() => Grant::Exclusive,
             () => Grant::Shared,
         }
-    }
-
-    /// Waits until enough replicas have the grant. A new one that too few have is withdrawn; one that was asked about is
-    /// not, for it may be a hold that somebody believes in: core withdraws what a caller does not get.
-    async fn replicate(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<()> {
-        let error = match self.reach(place, patience).await {
-            Ok((reached, needed)) if reached >= needed => return Ok(()),
-            Ok((reached, needed)) => Error::new(
-                ErrorKind::Unavailable,
-                format!(
-                    "{}: {reached} of the {needed} replicas that replicas={} asks for had it in time, so it does not \
-                     count; look at the replicas",
-                    claim.name, self.terms.replicas
-                ),
-            ),
-            Err(error) => error,
-        };
-        if !claim.again {
-            self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
-        }
-        Err(error)
-    }
-
-    /// How many replicas have what was written before, and how many have to.
-    async fn reach(&self, place: &Place, patience: Duration) -> Result<(u64, u64)> {
-        let needed = self.needed(place, patience).await?;
-        let mut cmd = redis::cmd("WAIT");
-        cmd.arg(needed).arg(text::millis(patience / 2));
-        let reached = match self.driver.send(self.scheme.plainly(place, cmd, patience)).await? {
-            Value::Int(reached) => u64::try_from(reached).unwrap_or(0),
-            _ => 0,
-        };
-        Ok((reached, needed))
-    }
-
-    /// How many replicas the policy asks for.
-    async fn needed(&self, place: &Place, patience: Duration) -> Result<u64> {
-        let share = match self.terms.replicas {
-            Replicas::None => return Ok(0),
-            Replicas::Any => return Ok(1),
-            Replicas::Count(count) => return Ok(count.into()),
-            Replicas::Majority | Replicas::All => self.terms.replicas,
-        };
-        let role = self.driver.send(self.scheme.plainly(place, redis::cmd("ROLE"), patience)).await?;
-        let now = match &role {
-            Value::Array(parts) => match parts.get(2) {
-                Some(Value::Array(replicas)) => replicas.len() as u64,
-                _ => 0,
-            },
-            _ => 0,
-        };
-        // One that has gone away still counts, or a master that was cut off from all of them would be content.
-        let all = self.replicas_seen.fetch_max(now, Ordering::Relaxed).max(now).max(1);
-        Ok(if share == Replicas::All { all } else { all.div_ceil(2) })
     }
 
     pub(crate) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
@@ -389,18 +389,6 @@ impl<D: Driver> Protocol<D> {
             self.look_after(member);
         }
         renewal::renew(self, claims).await
-    }
-}
-
-impl fmt::Display for Replicas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::Any => f.write_str("any"),
-            Self::Majority => f.write_str("majority"),
-            Self::All => f.write_str("all"),
-            Self::Count(count) => count.fmt(f),
-        }
     }
 }
 

@@ -54,23 +54,24 @@ pub(crate) async fn renew<D: Driver>(
     let mut renewal = Renewal::default();
     while let Some(done) = jobs.join_next().await {
         // What was not answered must not be taken for confirmed.
-        let (gone, unknown) = done.map_err(|error| {
+        let (gone, waiting, unknown) = done.map_err(|error| {
             Error::caused(ErrorKind::Unavailable, "a renewal stopped half-way".to_owned(), error)
         })?;
         renewal.gone.extend(gone);
+        renewal.waiting.extend(waiting);
         renewal.unknown.extend(unknown);
     }
     Ok(renewal)
 }
 
-/// Those that are gone, and those that could not be asked.
+/// Those that are gone, those that wait, and those that could not be asked.
 async fn renew_kind<D: Driver>(
     protocol: &Protocol<D>,
     ttl: Option<Duration>,
     items: Vec<Item>,
     patience: Duration,
-) -> (Vec<ClaimId>, Vec<ClaimId>) {
-    let (mut gone, mut unknown) = (Vec::new(), Vec::new());
+) -> (Vec<ClaimId>, Vec<ClaimId>, Vec<ClaimId>) {
+    let (mut gone, mut waiting, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for window in items.chunks(CALL * ABREAST) {
         let calls = window.chunks(CALL);
         let requests = calls.clone().map(|call| {
@@ -97,11 +98,11 @@ async fn renew_kind<D: Driver>(
                     }
                     // A grant whose push was lost.
                     Value::Int(1) => protocol.ears.prod(item.id),
-                    Value::Int(2) => {}
+                    Value::Int(2) => waiting.push(item.id),
                     _ => unknown.push(item.id),
                 }
             }
         }
     }
-    (gone, unknown)
+    (gone, waiting, unknown)
 }

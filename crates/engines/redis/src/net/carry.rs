@@ -55,9 +55,19 @@ pub(super) struct Item<'a> {
 
 /// Tries the one thing that nearly always happens: the server is known and connected, and answers. None: carry it the
 /// long way; nothing was done. Apart from that way because its future is small, and moved around for every request.
-pub(super) async fn quick(route: &Route, request: &Request, trace: &mut Trace) -> Option<Result<Value>> {
+///
+/// With `over`, on that connection only.
+pub(super) async fn quick(
+    route: &Route,
+    request: &Request,
+    over: Option<u64>,
+    trace: &mut Trace,
+) -> Option<Result<Value>> {
     let site = route.ready(request.slot)?;
     let mut live = site.link(request.lane, request.slot).fresh()?;
+    if over.is_some_and(|over| over != live.wire.id()) {
+        return None;
+    }
     let writes = live.wire.writes();
     trace.awaited = Some(live.wire);
     let answer = live.connection.send_packed_command(&request.cmd).await;

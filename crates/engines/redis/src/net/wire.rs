@@ -17,6 +17,8 @@ use crate::driver::{Ear, Push};
 
 /// One connection from its greeting to its end.
 pub(super) struct Wire {
+    /// Which of all connections of this process it is; never 0.
+    id: u64,
     /// Which server, for errors.
     address: Arc<str>,
     ear: Weak<dyn Ear>,
@@ -50,7 +52,9 @@ const MOST_IGNORED: usize = 256;
 
 impl Wire {
     pub(super) fn new(address: Arc<str>, ear: Weak<dyn Ear>, link: Weak<Link>) -> Arc<Self> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            id: MADE.fetch_add(1, Ordering::Relaxed) + 1,
             address,
             ear,
             link,
@@ -61,6 +65,10 @@ impl Wire {
             heard: Mutex::default(),
             task: OnceLock::new(),
         })
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(super) fn address(&self) -> &Arc<str> {
