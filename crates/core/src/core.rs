@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Name, Opening,
-    Profile, Reply, Result, SessionId, Standing, Wait,
+    Profile, Reply, Result, SessionId, Standing, Strays, Wait,
     gate::{Gate, Pass},
     keeper::Order,
     parting::{Parting, settle},
@@ -211,6 +211,11 @@ impl Core {
         now.ns() < self.doubt_until_ns.load(Ordering::Acquire)
     }
 
+    /// Whether a message that entered the claim may come after it has left, and no renewal would find it.
+    pub(crate) fn may_come_late(&self, seat: &Seat) -> bool {
+        self.profile.strays == Strays::Unlisted && seat.is_in_doubt(&self.clock)
+    }
+
     /// Those of the claims found in the store that nobody here knows of.
     pub(crate) fn strays(&self, found: Vec<Arc<Claim>>) -> Vec<Arc<Claim>> {
         if found.is_empty() {
@@ -268,7 +273,7 @@ impl Core {
         if !seat.leave() {
             return;
         }
-        let doubt = doubt || seat.is_in_doubt(&self.clock);
+        let doubt = doubt || self.may_come_late(&seat);
         let flight = match flight {
             Flight::Landed if !doubt => {
                 // This runs in drops: also in a panic, after the runtime's end, outside of one.

@@ -194,7 +194,7 @@ impl Hold {
         };
         leaving.reply = None;
         // A message that entered it and was never answered may come after this: it is withdrawn until it cannot.
-        let doubt = self.seat.is_in_doubt(&core.clock);
+        let doubt = core.may_come_late(&self.seat);
         if answer.is_ok() && !doubt {
             core.forget(&self.seat);
         } else {

@@ -78,11 +78,11 @@ async fn a_claim_that_lands_late_is_withdrawn_long_before_it_expires() {
 
 /// A store behind a network that keeps the first claim back and lets the repeat through.
 #[derive(Debug)]
-struct Overtaken(Memory, AtomicBool);
+struct Overtaken(Memory, AtomicBool, Strays);
 
 impl Engine for Overtaken {
     fn profile(&self) -> Profile {
-        self.0.profile()
+        Profile { strays: self.2, ..self.0.profile() }
     }
     fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
         self.0.open(opening)
@@ -102,7 +102,13 @@ impl Engine for Overtaken {
         })
     }
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
-        self.0.renew(session, claims)
+        let (reply, lists) = (self.0.renew(session, claims), self.2 == Strays::Listed);
+        Reply::later(async move {
+            reply.await.map(|mut renewal| {
+                renewal.stray.retain(|_| lists);
+                renewal
+            })
+        })
     }
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         self.0.withdraw(claim, exit)
@@ -124,7 +130,7 @@ async fn a_message_that_was_overtaken_by_its_repeat_is_found_by_the_next_renewal
     let store = Memory::with_clock(clock.clone());
     let (keeper, driver) = Keeper::driven(clock.clone());
     tokio::spawn(driver);
-    let engine: Arc<dyn Engine> = Arc::new(Overtaken(store.clone(), AtomicBool::new(false)));
+    let engine: Arc<dyn Engine> = Arc::new(Overtaken(store.clone(), AtomicBool::new(false), Strays::Listed));
     let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
     session.mutex("a").unwrap().lock().await.unwrap().release().await;
     assert!(is_empty(&store).await && session.claims() == 0, "nothing is left to renew");
@@ -132,4 +138,22 @@ async fn a_message_that_was_overtaken_by_its_repeat_is_found_by_the_next_renewal
     assert!(!is_empty(&store).await, "it has landed");
     tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
     assert!(is_empty(&store).await, "and is withdrawn, with two thirds of its ttl to go");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_was_overtaken_by_its_repeat_is_withdrawn_after_the_release_where_nothing_lists_it() {
+    let clock = Clock::runtime();
+    let store = Memory::with_clock(clock.clone());
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let engine: Arc<dyn Engine> =
+        Arc::new(Overtaken(store.clone(), AtomicBool::new(false), Strays::Unlisted));
+    let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
+    session.mutex("a").unwrap().lock().await.unwrap().release().await;
+    tokio::time::sleep(Session::DEFAULT_TTL / 3 + HELD_BACK + Duration::from_millis(1)).await;
+    assert!(!is_empty(&store).await, "it has landed");
+    tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
+    assert!(is_empty(&store).await, "and is withdrawn, with a third of its ttl to go");
+    tokio::time::sleep(Session::DEFAULT_TTL).await;
+    assert_eq!(session.claims(), 0, "nothing is left to withdraw");
 }

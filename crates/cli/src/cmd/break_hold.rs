@@ -81,7 +81,7 @@ fn ended(
     };
     let fence = if fenced { ", and the fence has risen" } else { "" };
     format!(
-        "the hold of {} ({}) is broken after {}; {then}{fence}; who held it learns with its next renewal",
+        "the hold of {} ({}) is broken after {}; {then}{fence}; who held it learns at once, or with its next renewal",
         holder::owner(place),
         place.claim.id.tag(),
         span::write(holder::held(place))

@@ -27,7 +27,7 @@ fn a_broken_hold_goes_to_the_next_with_a_larger_fence() {
         said,
         format!(
             "bramah: a: the hold of bob\\u{{1b}} ({id}) is broken after … eve has it now, and the fence has risen; who \
-             held it learns with its next renewal\n"
+             held it learns at once, or with its next renewal\n"
         )
     );
     assert_eq!(next.line(), "in");

@@ -195,7 +195,7 @@ pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
         redis::ErrorKind::Parse => (
             ErrorKind::Unavailable,
             format!(
-                "what answers at {address} does not speak like a redis ({why}); is it the right port, and does it want tls?"
+                "what answers at {address} does not speak like a redis; is it the right port, and does it want tls?"
             ),
         ),
         _ if why.contains("switch database") => (

@@ -31,6 +31,13 @@ impl<D: Driver> Protocol<D> {
     ) -> Result<()> {
         let error = match self.reach(place, patience).await {
             Ok((reached, needed)) if reached >= needed => return Ok(()),
+            Ok(_) if self.replicas_seen.load(Ordering::Relaxed) == 0 && self.counts_replicas() => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: replicas={} asks for a replica at least, and this server never had one; so it does not count",
+                    claim.name, self.terms.replicas
+                ),
+            ),
             Ok((reached, needed)) => Error::new(
                 ErrorKind::Unavailable,
                 format!(
@@ -45,6 +52,11 @@ impl<D: Driver> Protocol<D> {
             self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
         }
         Err(error)
+    }
+
+    /// Whether the policy goes by how many there are.
+    fn counts_replicas(&self) -> bool {
+        matches!(self.terms.replicas, Replicas::Majority | Replicas::All)
     }
 
     /// How many replicas have what was written before, and how many have to.

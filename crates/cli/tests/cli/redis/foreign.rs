@@ -10,7 +10,7 @@ fn a_lock_of_another_client_is_seen_respected_and_can_be_broken() {
     shop.redis.cli(&["SET", "settings", "5"]).unwrap();
     shop.redis.cli(&["HSET", "user:1", "name", "ana"]).unwrap();
     let list = text(&shop.output(&["ls"]).stdout);
-    assert!(list.contains("job") && list.contains("another client's: 8f3a-worker-7"), "{list}");
+    assert!(list.contains("job") && list.contains("another client's") && !list.contains("8f3a"), "{list}");
     assert!(
         !list.contains("settings") && !list.contains("user:1"),
         "what does not expire is no lock: {list}"
@@ -18,7 +18,7 @@ fn a_lock_of_another_client_is_seen_respected_and_can_be_broken() {
     let page = text(&shop.output(&["show", "job"]).stdout);
     assert!(page.contains("held") && page.contains("somebody unknown"), "{page}");
     let said = ends(&shop.output(&["run", "job", "-n", "--", "true"]), 75);
-    assert!(said.contains("another client's: 8f3a-worker-7"), "{said}");
+    assert!(said.contains("another client's") && !said.contains("8f3a"), "{said}");
     let id = shop.holder_id("job");
     ends(&shop.output(&["break", "job", "--id", &id, "--reason", "it is gone"]), 0);
     assert_eq!(shop.redis.cli(&["EXISTS", "job"]).unwrap(), "0");

@@ -17,5 +17,6 @@ mod places;
 mod refusals;
 mod replicas;
 mod restart;
+mod rollback;
 mod scripts;
 mod sentinel;
