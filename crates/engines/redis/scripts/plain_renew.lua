@@ -14,7 +14,7 @@ for i = 1, #KEYS - 1 do
   if type(value) == 'string' and string.sub(value, 1, 44) == string.sub(mine, 1, 44) then
     answers[i] = 1
     if ARGV[1] ~= '' then
-      if value == mine or string.sub(value, 1, #mine + 1) == mine .. '|' then
+      if string.find(value, mine, 1, true) == 1 then
         redis.call('PEXPIRE', KEYS[i], ARGV[1])
       else
         redis.call('SET', KEYS[i], prolonged(value, mine), 'PX', ARGV[1])

@@ -10,7 +10,7 @@ for i = 1, #KEYS - 1 do
   local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
   if not value then
     answers[i] = 0
-  elseif ttl ~= '' and (value == mine or type(value) == 'string' and string.sub(value, 1, #mine + 1) == mine .. '|') then
+  elseif ttl ~= '' and type(value) == 'string' and string.find(value, mine, 1, true) == 1 then
     redis.call('PEXPIRE', KEYS[i], ttl)
     answers[i] = 1
   else

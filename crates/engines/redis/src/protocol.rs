@@ -23,9 +23,8 @@ use crate::{
     preflight, renewal, text,
 };
 
-/// How long a process may grant itself locks without having the server compare its mark with its clock; and how often
-/// one of a process's grants is written down with its fence.
-const STAMP: Duration = Duration::from_millis(1);
+/// How often one of a process's grants is stamped, and for how long that spares the others on the same connection.
+const STAMP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// The longest time that a watch of a key is trusted, and for how many watchers.
 const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
@@ -56,28 +55,43 @@ pub(crate) struct Protocol<D> {
     pub(crate) replicas_seen: AtomicU64,
 }
 
-/// When a grant was last written down with its fence, and the mark compared with the server's clock: not for each, one
-/// call less is a tenth of what a lock costs the server.
+/// When a grant was last written down with its fence, and the mark compared with the server's clock: once in a while, and
+/// not for each; one call less is a tenth of what a lock costs the server.
 ///
 /// It counts for the connection that it was answered on. Behind another there may be a server that has gone back in time,
 /// and there the mark alone would give fences a second time.
 #[derive(Debug, Default)]
 struct Stamp {
-    at_ns: AtomicU64,
+    asked_ns: AtomicU64,
+    answered_ns: AtomicU64,
     wire: AtomicU64,
 }
 
 impl Stamp {
-    /// The connection over which no stamp is needed now, if so. Read in the other order than it is written: a stamp that is
-    /// newer than its time does no harm.
+    /// The connection over which no stamp is needed now, if so. When one is due, whoever comes first takes it upon itself.
     fn spares(&self, now: Moment) -> Option<u64> {
-        let at = Moment::from_ns(self.at_ns.load(Ordering::Acquire));
-        (now.since(at) < STAMP).then(|| self.wire.load(Ordering::Acquire)).filter(|wire| *wire != 0)
+        let asked = self.asked_ns.load(Ordering::Acquire);
+        if now.since(Moment::from_ns(asked)) >= STAMP.0 {
+            let taken = self.asked_ns.compare_exchange(asked, now.ns(), Ordering::AcqRel, Ordering::Acquire);
+            if taken.is_ok() {
+                return None;
+            }
+        }
+        // Read in the other order than they are written: a connection that is newer than its time does no harm.
+        let answered = Moment::from_ns(self.answered_ns.load(Ordering::Acquire));
+        (now.since(answered) < STAMP.1).then(|| self.wire.load(Ordering::Acquire)).filter(|wire| *wire != 0)
     }
 
-    fn set(&self, at: Moment, wire: u64) {
+    /// A grant that was asked for at `asked` was stamped, and answered over this connection.
+    fn set(&self, answered: Moment, wire: u64) {
         self.wire.store(wire, Ordering::Release);
-        self.at_ns.store(at.ns(), Ordering::Release);
+        self.answered_ns.store(answered.ns(), Ordering::Release);
+    }
+
+    /// What was asked for at `asked` was no grant: the next one is due.
+    fn unset(&self, asked: Moment) {
+        // Somebody else may have asked since.
+        let _ = self.asked_ns.compare_exchange(asked.ns(), 0, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
@@ -332,10 +346,12 @@ impl<D: Driver> Protocol<D> {
         let request = self.scheme.enter(place, claim, text, how(wait, true), patience);
         let entered = self.driver.send(request).await?;
         // Only a grant was stamped; and it counts if it was surely answered over this connection.
-        if let (Value::Int(_), Some(last)) = (&entered, last)
-            && self.driver.wire(place.slot) == wire
-        {
-            last.set(now, wire);
+        match (&entered, last) {
+            (Value::Int(_), Some(last)) if self.driver.wire(place.slot) == wire => {
+                last.set(self.clock.now(), wire);
+            }
+            (_, Some(last)) => last.unset(now),
+            _ => {}
         }
         Answer::read(&entered, claim)
     }
