@@ -7,7 +7,7 @@
 //! # What a driver promises
 //! - A request is carried out at most once, or the answer is an error. `Unavailable` is the only one that leaves open
 //!   whether it was carried out; a driver sends again by itself only what the server said it did not carry out (MOVED,
-//!   ASK, TRYAGAIN, LOADING, CLUSTERDOWN, MASTERDOWN, READONLY, NOSCRIPT).
+//!   ASK, TRYAGAIN, LOADING, BUSY, CLUSTERDOWN, MASTERDOWN, READONLY, NOSCRIPT).
 //! - Requests of one [lane](Lane) and one slot go over one connection in the order in which they were first polled, as
 //!   long as that connection lives.
 //! - Every future ends by itself within the request's patience, and needs no runtime to be made.

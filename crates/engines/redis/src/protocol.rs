@@ -82,7 +82,7 @@ impl Stamp {
         (now.since(answered) < STAMP.1).then(|| self.wire.load(Ordering::Acquire)).filter(|wire| *wire != 0)
     }
 
-    /// A grant that was asked for at `asked` was stamped, and answered over this connection.
+    /// A grant was stamped, and answered at `answered` over this connection.
     fn set(&self, answered: Moment, wire: u64) {
         self.wire.store(wire, Ordering::Release);
         self.answered_ns.store(answered.ns(), Ordering::Release);
