@@ -207,15 +207,11 @@ impl Seen<'_> {
     }
 
     fn held(&self, claim: Claim, fence: Option<Fence>, left: Option<Duration>) -> PlaceView {
-        // A fence is the time of its grant, unless it was raised above the clock; else the last renewal tells as much as
-        // is known.
-        let granted_ms =
-            fence.map(|fence| fence.get() / 1000).filter(|granted_ms| *granted_ms <= self.now_ms);
-        let since = match (granted_ms, left) {
-            (Some(granted_ms), _) => Duration::from_millis(self.now_ms - granted_ms),
-            (None, Some(left)) => claim.lease.unwrap_or(claim.ttl).saturating_sub(left),
-            (None, None) => Duration::ZERO,
-        };
+        // A fence is the time of its grant, or later if it was raised above the clock; and it is held at least since its
+        // last renewal.
+        let by_fence = fence.map(|fence| self.now_ms.saturating_sub(fence.get() / 1000));
+        let by_ttl = left.map(|left| claim.lease.unwrap_or(claim.ttl).saturating_sub(left));
+        let since = by_fence.map(Duration::from_millis).max(by_ttl).unwrap_or_default();
         let state = PlaceState::Held { fence: fence.filter(|_| claim.is_exclusive()), since };
         PlaceView { claim: Arc::new(claim), about: None, state, age: since, left, health: Health::Unknown }
     }

@@ -106,7 +106,8 @@ async fn in_the_middle_of_a_move_holds_are_kept_and_handed_over_and_afterwards_a
 async fn a_free_lock_in_the_middle_of_a_move_is_refused_clearly_and_had_afterwards() {
     on_both(|layout| async move {
         let (cluster, url, slot, from, to) = cluster(layout);
-        let session = open(&url, ms(900)).await;
+        // Long enough to be told why, and not only that there was no answer in time.
+        let session = open(&url, ms(6000)).await;
         let ledger = Ledger::strict();
         ledger.lock(&mutex(&session, NAME)).await.release().await;
         cluster.begin_move(slot, from, to).unwrap();

@@ -15,6 +15,8 @@ use crate::rig::*;
 
 const ROUNDS: usize = 6;
 const TTL: Duration = ms(900);
+/// A ghost that is renewed stays for ever; how soon after its ttl another one is gone depends on the machine.
+const AT_LAST: Duration = ms(10_000);
 
 /// A server, the way to it that loses answers, a session on that way, and one with a way of its own.
 struct Scene {
@@ -54,8 +56,11 @@ impl Scene {
         let mut armed = true;
         let ends: Vec<_> = words.iter().map(|word| format!("{word}\r\n")).collect();
         self.proxy.lose_replies_matching(self.loss, move |bytes| {
-            let ours = bytes.windows(7).any(|part| part == b"EVALSHA")
-                && ends.iter().any(|end| bytes.ends_with(end.as_bytes()));
+            // Several may have come together, and each of them begins with a star.
+            let text = String::from_utf8_lossy(bytes);
+            let is_one =
+                |request: &str| request.contains("EVALSHA") && ends.iter().any(|end| request.ends_with(end));
+            let ours = text.match_indices("\r\n*").map(|(at, _)| &text[..at + 2]).chain([&*text]).any(is_one);
             let lose = armed && ours;
             armed &= !ours;
             lose
@@ -75,7 +80,7 @@ impl Scene {
         let began = now();
         self.ledger.lock(&self.other()).await.release().await;
         let waited = now().since(began);
-        assert!(waited < TTL + ms(600), "a ghost held it for {waited:?}");
+        assert!(waited < AT_LAST, "a ghost held it for {waited:?}");
     }
 
     async fn end(self) {
@@ -143,7 +148,7 @@ async fn lost_places(layout: Layout, loss: Loss) {
         assert_eq!(held.release().await, Release::Released);
         let released = now();
         let next = waiting.await.unwrap();
-        assert!(now().since(released) < TTL + ms(600), "after {:?}", now().since(released));
+        assert!(now().since(released) < AT_LAST, "after {:?}", now().since(released));
         assert!(scene.other().try_lock().await.unwrap().is_none(), "it is held");
         assert_ne!(next.release().await, Release::AlreadyLost);
         scene.other_gets_it().await;
