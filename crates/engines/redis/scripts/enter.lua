@@ -23,7 +23,9 @@ if wait == 'l' and string.sub(ARGV[1], 51, 51) == 'm' then
   if first[2] and -first[2] > now and string.sub(first[1], 51, 51) == 'm' then
     local score = int(4000000000000000 + time[1] * 1000000 + time[2])
     if redis.call('ZADD', KEYS[1], 'NX', score, ARGV[1]) == 1 then
-      redis.call('PEXPIRE', KEYS[1], 2 * ARGV[2] + 1000, 'GT')
+      if redis.call('PTTL', KEYS[1]) < 1.5 * ARGV[2] + 1000 then
+        redis.call('PEXPIRE', KEYS[1], 2 * ARGV[2] + 1000, 'GT')
+      end
       local ahead = redis.call('ZCOUNT', KEYS[1], '4000000000000000', '(' .. score)
       return { 'q', ahead + 1, ahead == 0 and -first[2] - now + 1 or tonumber(string.sub(ARGV[1], 46, 49)) }
     end

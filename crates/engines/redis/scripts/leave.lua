@@ -3,39 +3,49 @@
 -- On a server out of memory, too: what is held can be given back and handed over there.
 --
 -- KEYS  1 the line   2 the mark, in a cluster
--- ARGV  1 the claim  2 the record of a break, if it is one  3 how long to keep that, ms
--- Answer: 1 if it was there, else 0.
-local value = redis.pcall('GET', KEYS[1])
-if not value then return 0 end
-if type(value) == 'string' then
-  if value ~= ARGV[1] and string.sub(value, 1, 44) ~= string.sub(ARGV[1], 1, 44) then return 0 end
-  redis.call('DEL', KEYS[1])
-  if ARGV[2] then
-    redis.call('SET', KEYS[1] .. ':b', ARGV[2], 'PX', ARGV[3])
-    local channel = (KEYS[2] or '@mark@') .. ':' .. string.sub(value, 1, 32)
-    redis.call('@publish@', channel, 'b' .. string.sub(value, 33, 44))
-  end
-  return 1
-end
---@include clock.lua
--- The holder of a mutex, and a living waiter behind it: the hand-over, without a look at the rest of the line.
-if not ARGV[2] then
-  local first = redis.pcall('ZRANGE', KEYS[1], 0, 0)[1]
-  if first == ARGV[1] and string.sub(first, 51, 51) == 'm' then
-    local head = redis.call('ZRANGE', KEYS[1], '4000000000000000', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-    local next = head[1]
-    if next and string.sub(next, 51, 51) == 'm' then
-      local kept = string.sub(next, 46, 49)
-      if (head[2] - 4000000000000000) / 1000 + kept > now then
-        local fence = int(lifted(redis.call('INCR', mark)))
-        redis.call('ZREM', KEYS[1], first, 'F' .. first, 'X' .. next)
-        redis.call('ZADD', KEYS[1], int(-now - kept), next, fence, 'F' .. next)
-        redis.call('@publish@', mark .. ':' .. string.sub(next, 1, 32), 'g' .. string.sub(next, 33, 44) .. fence)
-        return 1
-      end
+-- ARGV  1 the claim  2 'l' if others are thought to wait; or the record of a break  3 how long to keep that, ms
+-- Answer: 0 it was not there, 1 it was, 2 it was there alone.
+--
+-- The holder of a mutex, and a waiter behind it who has not had to prove its life yet: the hand-over, without a look at
+-- the rest of the line.
+if ARGV[2] == 'l' then
+  local call, key = redis.call, KEYS[1]
+  local three = redis.pcall('ZRANGE', key, 0, 2)
+  local first, next = three[1], three[3]
+  if first == ARGV[1] and next and three[2] == 'F' .. first and string.sub(first, 51, 51) == 'm' then
+    local time, kept = call('TIME'), string.sub(next, 46, 49)
+    local us = time[1] * 1000000 + time[2]
+    if string.sub(next, 51, 51) == 'm' and call('ZSCORE', key, next) - 4000000000000000 + kept * 1000 > us then
+      local mark = KEYS[2] or '@mark@'
+      local fence = call('INCR', mark)
+      local behind = fence + 1000 < us
+      fence = string.format('%d', behind and us or fence)
+      if behind then call('SET', mark, fence) end
+      call('ZREM', key, first, three[2])
+      call('ZADD', key, string.format('%d', -us / 1000 - kept), next, fence, 'F' .. next)
+      call('@publish@', mark .. ':' .. string.sub(next, 1, 32), 'g' .. string.sub(next, 33, 44) .. fence)
+      return 1
     end
   end
 end
+local value = redis.pcall('GET', KEYS[1])
+if value == ARGV[1] and not ARGV[2] then
+  redis.call('DEL', KEYS[1])
+  return 2
+end
+if not value then return 0 end
+local record = ARGV[3] and ARGV[2]
+if type(value) == 'string' then
+  if string.sub(value, 1, 44) ~= string.sub(ARGV[1], 1, 44) then return 0 end
+  redis.call('DEL', KEYS[1])
+  if record then
+    redis.call('SET', KEYS[1] .. ':b', record, 'PX', ARGV[3])
+    local channel = (KEYS[2] or '@mark@') .. ':' .. string.sub(value, 1, 32)
+    redis.call('@publish@', channel, 'b' .. string.sub(value, 33, 44))
+  end
+  return 2
+end
+--@include clock.lua
 --@include lean.lua
 --@include line.lua
 is_open()
@@ -43,8 +53,8 @@ local mine = ARGV[1]
 local score = find(mine, true)
 if score then
   remove(found, score)
-  if ARGV[2] then
-    redis.call('SET', key .. ':b', ARGV[2], 'PX', ARGV[3])
+  if record then
+    redis.call('SET', key .. ':b', record, 'PX', ARGV[3])
     tell(found, 'b' .. string.sub(found, 33, 44))
   end
 end

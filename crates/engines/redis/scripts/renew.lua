@@ -4,20 +4,21 @@
 --
 -- KEYS  the lines, one for each claim; last the mark
 -- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the claims
--- Answer: for each 0 gone, 1 held, 2 waiting, -1 not understood.
-local ttl, answers, rest = ARGV[1], {}, {}
-for i = 1, #KEYS - 1 do
-  local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
-  if not value then
-    answers[i] = 0
-  elseif ttl ~= '' and type(value) == 'string' and string.find(value, mine, 1, true) == 1 then
-    redis.call('PEXPIRE', KEYS[i], ttl)
-    answers[i] = 1
+-- Answer: for each 0 gone, 1 held, 2 waiting, -1 not understood; a bare 1 if all are held.
+local call, ttl, count = redis.call, ARGV[1], #KEYS - 1
+-- Nothing is said for what is no line of one.
+local values, rest = call('MGET', unpack(KEYS, 1, count)), {}
+for i = 1, count do
+  local value = values[i]
+  if value and ttl ~= '' and string.find(value, ARGV[i + 1], 1, true) == 1 then
+    call('PEXPIRE', KEYS[i], ttl)
   else
     rest[#rest + 1] = i
   end
 end
-if #rest == 0 then return answers end
+if #rest == 0 then return 1 end
+local answers = {}
+for i = 1, count do answers[i] = 1 end
 --@include clock.lua
 --@include lean.lua
 --@include line.lua

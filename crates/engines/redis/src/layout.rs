@@ -45,6 +45,17 @@ pub(crate) struct Entry {
     pub(crate) others: bool,
 }
 
+/// How a claim leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way<'a> {
+    /// It is thought to be alone.
+    Alone,
+    /// Others are thought to wait.
+    Line,
+    /// It is broken, and this is the record of that.
+    Broken(&'a str),
+}
+
 /// Where a lock is.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -231,20 +242,19 @@ impl Scheme {
         self.request(place, cmd, &self.ask, patience, false)
     }
 
-    /// `record`: of a break, if it is one.
-    pub(crate) fn leave(
-        &self,
-        place: &Place,
-        text: &str,
-        record: Option<&str>,
-        patience: Duration,
-    ) -> Request {
+    pub(crate) fn leave(&self, place: &Place, text: &str, way: Way<'_>, patience: Duration) -> Request {
         let mut cmd = self.call(&self.leave, place);
         cmd.arg(text);
-        if let Some(record) = record {
-            cmd.arg(record).arg(text::millis(RECORD));
-            if self.layout == Layout::Plain {
-                cmd.arg(self.record(place));
+        match way {
+            Way::Alone => {}
+            Way::Line => {
+                cmd.arg("l");
+            }
+            Way::Broken(record) => {
+                cmd.arg(record).arg(text::millis(RECORD));
+                if self.layout == Layout::Plain {
+                    cmd.arg(self.record(place));
+                }
             }
         }
         self.request(place, cmd, &self.leave, patience, false)

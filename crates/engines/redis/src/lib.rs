@@ -46,6 +46,7 @@ mod driver;
 mod ears;
 mod engine;
 mod error;
+mod hints;
 mod layout;
 mod net;
 mod preflight;

@@ -19,7 +19,8 @@ use crate::{
     config::{Eviction, Layout, Replicas},
     driver::{Driver, Slot},
     ears::{Ears, Grant, Watch},
-    layout::{Entry, Place, Scheme},
+    hints::Hints,
+    layout::{Entry, Place, Scheme, Way},
     preflight, renewal, text,
 };
 
@@ -49,6 +50,8 @@ pub(crate) struct Protocol<D> {
     sessions: Mutex<HashMap<SessionId, Arc<Member>>>,
     /// The last stamped grants, by slot; outside of a cluster there is one.
     stamps: Box<[Stamp]>,
+    /// Where others wait, as far as is known.
+    lines: Hints,
     /// Whether the server was found fit.
     pub(crate) examined: AtomicBool,
     /// The most replicas that the master was seen with.
@@ -133,6 +136,7 @@ impl<D: Driver> Protocol<D> {
             clock: Clock::boot(),
             sessions: Mutex::default(),
             stamps: (0..slots).map(|_| Stamp::default()).collect(),
+            lines: Hints::default(),
             examined: AtomicBool::new(false),
             replicas_seen: AtomicU64::new(0),
         }
@@ -277,6 +281,7 @@ impl<D: Driver> Protocol<D> {
                 Standing::Held { fence: fence.filter(|_| claim.is_exclusive()), left }
             }
             Answer::Queued { ahead, sleep } => {
+                self.lines.note(&place.key);
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
                 // The connection may have ended before there was anybody to tell that it did.
                 if !self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, claim.id.session)) {
@@ -387,8 +392,15 @@ impl<D: Driver> Protocol<D> {
             Exit::Own => None,
             Exit::Broken(cause) => Some(text::encode_break(claim.id, self.clock.wall_us() / 1000, cause)),
         };
-        let request = self.scheme.leave(&place, &text, record.as_deref(), self.patience(claim.ttl));
-        self.driver.send(request).await?;
+        let way = match &record {
+            Some(record) => Way::Broken(record),
+            None if self.lines.has(&place.key) => Way::Line,
+            None => Way::Alone,
+        };
+        let left = self.driver.send(self.scheme.leave(&place, &text, way, self.patience(claim.ttl))).await?;
+        if left == Value::Int(2) {
+            self.lines.clear(&place.key);
+        }
         if self.terms.layout == Layout::Plain {
             // The key was not read when it was set, so nobody is told that it is gone.
             self.ears.changed(place.key.as_bytes());

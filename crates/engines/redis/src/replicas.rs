@@ -5,7 +5,13 @@ use std::{fmt, sync::atomic::Ordering, time::Duration};
 use bramah_core::{Claim, Error, ErrorKind, Result};
 use redis::Value;
 
-use crate::{config::Replicas, driver::Driver, layout::Place, protocol::Protocol, text};
+use crate::{
+    config::Replicas,
+    driver::Driver,
+    layout::{Place, Way},
+    protocol::Protocol,
+    text,
+};
 
 impl fmt::Display for Replicas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +55,7 @@ impl<D: Driver> Protocol<D> {
             Err(error) => error,
         };
         if !claim.again {
-            self.driver.send(self.scheme.leave(place, text, None, patience)).await?;
+            self.driver.send(self.scheme.leave(place, text, Way::Alone, patience)).await?;
         }
         Err(error)
     }

@@ -187,6 +187,7 @@ fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
     }
     if config.layout == Layout::Native {
         need(Purpose::Lock, "exists", line, &[]);
+        need(Purpose::Lock, "mget", line, &[]);
         need(Purpose::Lock, "zadd", line, &["1", "a"]);
         need(Purpose::Lock, "zincrby", line, &["1", "a"]);
         need(Purpose::Lock, "zrange", line, &["0", "0"]);
