@@ -12,7 +12,7 @@ use std::{
 use bramah::{Clock, Moment};
 
 use super::{
-    Result, crowd,
+    Result, bare, crowd,
     crowd::{Held, Who},
     scores::{Goal, Rounds, Scores},
     server::Server,
@@ -116,14 +116,17 @@ fn compare(scores: &mut Scores, server: &Server, rounds: usize, shape: Shape) ->
     scores.heading(&format!(
         "one lock, {processes} process(es) x {tasks} tasks, empty section, {rounds} interleaved rounds"
     ));
-    let (mut ours, mut baseline) = (Record::default(), Record::default());
+    let (mut ours, mut baseline, mut floor) = (Record::default(), Record::default(), Rounds::default());
+    let runtime = super::runtime()?;
     for round in 0..rounds {
+        floor.push(runtime.block_on(bare::round_trip(&server.url()))?);
         for (who, record) in [(Who::Redisson, &mut baseline), (Who::Bramah, &mut ours)] {
             let seen = watch(server, who, &format!("hot/{tasks}/{round}"), shape)?;
             scores.check(seen.checked, seen.overlaps, seen.regressions);
             record.add(&seen);
         }
     }
+    scores.figure("a script that does nothing, one after the other, p50", &floor, "us");
     baseline.print(scores, "Redisson's way");
     ours.print(scores, "bramah");
     Ok((ours, baseline))
