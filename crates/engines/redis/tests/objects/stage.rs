@@ -165,20 +165,15 @@ impl Listener {
 
 /// Runs a test on all kinds of servers.
 pub(crate) async fn on_all<F: Future<Output = ()> + Send + 'static>(test: impl Fn(&'static Stage) -> F) {
-    let stages = [Stage::one, Stage::sentinels, Stage::cluster];
-    let running = stages.map(|stage| async {
+    for stage in [Stage::one, Stage::sentinels, Stage::cluster] {
         let stage = tokio::task::spawn_blocking(stage).await.unwrap();
         let test = test(stage);
         let done = tokio::spawn(async {
             let _turn = stage.turn.lock().await;
             test.await;
         });
-        (stage.word, done.await)
-    });
-    for running in running {
-        let (word, done) = running.await;
-        if let Err(why) = done {
-            eprintln!("on {word}");
+        if let Err(why) = done.await {
+            eprintln!("on {}", stage.word);
             std::panic::resume_unwind(why.into_panic());
         }
     }

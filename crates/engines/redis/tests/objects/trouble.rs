@@ -62,19 +62,23 @@ async fn a_dropped_call_leaves_no_permit_behind() {
 }
 
 /// A server, and an engine that reaches it by a way that misbehaves.
-fn apart() -> (Server, Proxy, Redis) {
+fn apart(timeout: &str) -> (Server, Proxy, Redis) {
     let server = Server::start(Flavor::Redis7).unwrap();
     let proxy = Proxy::to(&server.address()).unwrap();
-    let redis = Redis::from_url(&format!("redis://{}?timeout=1s", proxy.address())).unwrap();
+    let redis = Redis::from_url(&format!("redis://{}?timeout={timeout}", proxy.address())).unwrap();
     (server, proxy, redis)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_given_while_the_call_was_dropped_is_given_back() {
-    let (server, proxy, redis) = apart();
+    let (server, proxy, redis) = apart("20s");
     let (semaphore, permits) = (redis.redisson_semaphore("s"), redis.redisson_permits("p"));
     semaphore.try_set_permits(1, None).await.unwrap();
     permits.try_set_permits(1).await.unwrap();
+    // The scripts are known there from here on, so that the next requests are the calls themselves.
+    semaphore.acquire(1).await.unwrap();
+    semaphore.release(1).await.unwrap();
+    assert!(permits.release_all(&permits.acquire(1, None).await.unwrap()).await.unwrap());
     proxy.replies(Fault::Hold);
     let calls = tokio::spawn(async move { tokio::join!(semaphore.acquire(1), permits.acquire(1, None)) });
     await_counts(&server, "s", "0", "0").await;
@@ -89,10 +93,9 @@ async fn what_was_given_while_the_call_was_dropped_is_given_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn permits_whose_ids_were_lost_on_the_way_are_given_back() {
     for loss in [Loss::Kill, Loss::Stall] {
-        let (server, proxy, redis) = apart();
+        let (server, proxy, redis) = apart("1s");
         let permits = redis.redisson_permits("p");
         permits.try_set_permits(3).await.unwrap();
-        // The script is known there from here on, so that the next request is the call itself.
         assert!(permits.release_all(&permits.acquire(1, None).await.unwrap()).await.unwrap());
         proxy.execute_and_lose(1, loss);
         let lost = permits.acquire(2, None).await.unwrap_err();
@@ -104,7 +107,7 @@ async fn permits_whose_ids_were_lost_on_the_way_are_given_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_waits_hears_of_it_when_the_connection_ends_and_asks_again() {
-    let (server, proxy, redis) = apart();
+    let (server, proxy, redis) = apart("20s");
     let (semaphore, latch) = (redis.redisson_semaphore("s"), redis.redisson_latch("l"));
     semaphore.try_set_permits(1, None).await.unwrap();
     semaphore.acquire(1).await.unwrap();
