@@ -2,7 +2,9 @@
 
 use std::{fmt, panic::Location};
 
-use bramah_core::{Error, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking};
+use bramah_core::{
+    Capacities, Error, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking,
+};
 
 use crate::{Later, Target, bench::Bench};
 
@@ -22,6 +24,8 @@ pub enum Need {
     Shared,
     /// Weighted permits.
     Permits,
+    /// Capacities that go with the claims.
+    AnyCapacity,
     /// First come, first served.
     Fifo,
     /// Fences.
@@ -99,6 +103,10 @@ impl Need {
         let (there, why) = match self {
             Self::Shared => (profile.modes >= Modes::Shared, "the profile has no shared locks"),
             Self::Permits => (profile.modes >= Modes::Permits, "the profile has no permits"),
+            Self::AnyCapacity => (
+                profile.capacity == Capacities::Claimed,
+                "the profile has capacities that stay with the store",
+            ),
             Self::Fifo => (profile.order == Order::Fifo, "the profile has no order of service"),
             Self::Fences => (profile.fence != Fencing::None, "the profile has no fences"),
             Self::LastingFences => (

@@ -19,9 +19,9 @@ use std::{
 };
 
 use crate::{
-    About, Alarm, Bell, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Look, Modes,
-    Moment, Name, Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays, Survey,
-    Wake, Waking, Woken, fence::Mint,
+    About, Alarm, Bell, Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Look,
+    Modes, Moment, Name, Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays,
+    Survey, Wake, Waking, Woken, fence::Mint,
 };
 use lane::{Lane, Terms};
 
@@ -105,6 +105,7 @@ impl Engine for Memory {
             wake: Waking::Pushed,
             seats: Seats::Many,
             lease: Leasing::Stored,
+            capacity: Capacities::Claimed,
             strays: Strays::Listed,
         }
     }

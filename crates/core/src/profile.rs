@@ -5,6 +5,8 @@
 pub struct Profile {
     /// Which weights the line takes.
     pub modes: Modes,
+    /// Who says how many permits a line has.
+    pub capacity: Capacities,
     /// In which order waiters are served.
     pub order: Order,
     /// What a fence survives.
@@ -30,6 +32,15 @@ pub enum Modes {
     Shared,
     /// And weighted permits of any capacity.
     Permits,
+}
+
+/// Who says how many permits a line has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacities {
+    /// The claims in it: a free line takes any capacity.
+    Claimed,
+    /// The store, from the first claim on.
+    Stored,
 }
 
 /// The order of service.

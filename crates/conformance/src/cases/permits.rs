@@ -17,7 +17,7 @@ cases! { "permits":
     small_claims_fill_what_a_big_one_frees [Permits, Fifo],
     another_capacity_is_a_conflict_that_names_both [Permits],
     a_mutex_and_a_read_write_lock_conflict [Shared],
-    a_free_line_takes_any_capacity [Permits],
+    a_free_line_takes_any_capacity [Permits, AnyCapacity],
     more_permits_than_there_are_is_invalid [Permits],
     a_semaphore_of_one_is_a_mutex,
 }

@@ -3,8 +3,8 @@
 use std::{fmt, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
-    Claim, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile, Renewal, Reply,
-    Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
+    Capacities, Claim, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile,
+    Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
 
 use crate::{claim, renew, store::Store, survey, turn, withdraw};
@@ -47,6 +47,7 @@ impl Engine for File {
             wake: if cfg!(target_os = "linux") { Waking::Pushed } else { Waking::Polled },
             seats: Seats::Many,
             lease: Leasing::Kept,
+            capacity: Capacities::Claimed,
             strays: Strays::Listed,
         }
     }

@@ -35,6 +35,8 @@ pub struct Config {
     pub(crate) connections: usize,
     pub(crate) layout: Layout,
     pub(crate) prefix: Option<String>,
+    pub(crate) fair: bool,
+    pub(crate) pubsub: PubSub,
     pub(crate) replicas: Replicas,
     pub(crate) eviction: Eviction,
 }
@@ -96,6 +98,23 @@ pub enum Layout {
     Native,
     /// `SET key value NX PX` and compare-and-delete, as the Redis documentation has it.
     Plain,
+    /// Redisson's keys, fields, channels and scripts' effects, so that Java services contend for the same locks.
+    Redisson,
+}
+
+/// How Redisson's waiters in a cluster are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PubSub {
+    /// As Redisson finds out by itself: sharded where the server knows that, which all that we work with do.
+    #[default]
+    Auto,
+    /// `SPUBLISH`.
+    Sharded,
+    /// `PUBLISH`.
+    Plain,
+    /// Both, for a fleet that does not agree.
+    Both,
 }
 
 /// How many replicas must have a grant before it counts.
@@ -191,6 +210,8 @@ impl Config {
             connections: 1,
             layout: Layout::Native,
             prefix: None,
+            fair: false,
+            pubsub: PubSub::Auto,
             replicas: Replicas::None,
             eviction: Eviction::Refused,
         }
@@ -317,6 +338,21 @@ impl Config {
         self
     }
 
+    /// Whether mutexes of the layout [`Redisson`](Layout::Redisson) stand in the queue of its fair lock. Such an engine has
+    /// no other locks.
+    #[must_use]
+    pub fn fair(mut self, fair: bool) -> Self {
+        self.fair = fair;
+        self
+    }
+
+    /// How Redisson's waiters in a cluster are told.
+    #[must_use]
+    pub fn pubsub(mut self, pubsub: PubSub) -> Self {
+        self.pubsub = pubsub;
+        self
+    }
+
     /// What every key starts with.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -363,6 +399,9 @@ impl Config {
         }
         if self.user.is_some() && self.password.is_none() && self.password_file.is_none() {
             return wrong("a user needs a password; give it in the url or as password_file");
+        }
+        if self.layout != Layout::Redisson && (self.fair || self.pubsub != PubSub::Auto) {
+            return wrong("fair and pubsub are options of layout=redisson; add that, or leave them out");
         }
         if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
             return wrong("connections must be from 1 to 64");

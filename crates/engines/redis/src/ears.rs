@@ -22,11 +22,20 @@ struct Heard {
     /// Those with a place in line.
     places: HashMap<ClaimId, (Bell, Grant)>,
     /// Those who wait for a key to change, the longest first.
-    watchers: HashMap<Vec<u8>, VecDeque<(u64, Bell)>>,
+    watchers: HashMap<Vec<u8>, VecDeque<Watcher>>,
     /// How many there have been.
     watches: u64,
     /// Grants that were pushed before the answer to their claim had been read.
     early: VecDeque<(ClaimId, Fence)>,
+}
+
+/// One who waits for a key to change.
+#[derive(Debug)]
+struct Watcher {
+    number: u64,
+    bell: Bell,
+    /// Whether it wants the lock beside others: then they are all told.
+    beside: bool,
 }
 
 /// What a pushed grant means to who waits for it.
@@ -100,13 +109,18 @@ impl Ears {
 
     /// Watches a key for one who is about to ask for it.
     pub(crate) fn watch(&self, key: &[u8]) -> Watch {
+        self.watch_beside(key, false)
+    }
+
+    /// The same for one who may hold it beside others.
+    pub(crate) fn watch_beside(&self, key: &[u8], beside: bool) -> Watch {
         let (bell, wake) = Wake::pair();
         let mut heard = self.heard();
         heard.watches += 1;
         let number = heard.watches;
         let watchers = heard.watchers.entry(key.to_vec()).or_default();
-        watchers.retain(|(_, bell)| !bell.is_deaf());
-        watchers.push_back((number, bell));
+        watchers.retain(|watcher| !watcher.bell.is_deaf());
+        watchers.push_back(Watcher { number, bell, beside });
         Watch { wake, number, others: watchers.len() - 1 }
     }
 
@@ -114,7 +128,7 @@ impl Ears {
     pub(crate) fn unwatch(&self, key: &[u8], number: u64) {
         let mut heard = self.heard();
         if let Some(watchers) = heard.watchers.get_mut(key) {
-            watchers.retain(|(other, _)| *other != number);
+            watchers.retain(|watcher| watcher.number != number);
             if watchers.is_empty() {
                 heard.watchers.remove(key);
             }
@@ -136,20 +150,24 @@ impl Ears {
         }
     }
 
-    /// One of those who watch the key asks: there is one lock to be had, not one for each.
+    /// One of those who watch the key asks: there is one lock to be had, not one for each. Unless the first can share it
+    /// with others.
     pub(crate) fn changed(&self, key: &[u8]) {
         let mut heard = self.heard();
         let Some(watchers) = heard.watchers.get_mut(key) else { return };
-        let mut next = watchers.pop_front();
-        while next.as_ref().is_some_and(|(_, bell)| bell.is_deaf()) {
-            next = watchers.pop_front();
+        watchers.retain(|watcher| !watcher.bell.is_deaf());
+        let mut called: Vec<Watcher> = watchers.pop_front().into_iter().collect();
+        if called.iter().any(|first| first.beside) {
+            let (with, without): (Vec<_>, Vec<_>) = watchers.drain(..).partition(|watcher| watcher.beside);
+            called.extend(with);
+            watchers.extend(without);
         }
         if watchers.is_empty() {
             heard.watchers.remove(key);
         }
         drop(heard);
-        if let Some((_, bell)) = next {
-            bell.ring(Woken::Ask);
+        for watcher in called {
+            watcher.bell.ring(Woken::Ask);
         }
     }
 
@@ -177,7 +195,7 @@ impl Ears {
             let watches = heard.watches;
             std::mem::replace(&mut *heard, Heard { watches, ..Heard::default() })
         };
-        let watchers = heard.watchers.into_values().flatten().map(|(_, bell)| bell);
+        let watchers = heard.watchers.into_values().flatten().map(|watcher| watcher.bell);
         for bell in heard.places.into_values().map(|(bell, _)| bell).chain(watchers) {
             bell.ring(Woken::Ask);
         }

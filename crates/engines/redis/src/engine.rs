@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     driver::{Driver, Ear},
     ears::Ears,
-    layout::Scheme,
+    layout::{Scheme, Setting},
     net::Network,
     protocol::{Protocol, Terms},
     survey,
@@ -40,8 +40,14 @@ impl Redis {
         let ears = Arc::new(Ears::default());
         let ear: Arc<dyn Ear> = ears.clone();
         let network = Network::new(config, Arc::downgrade(&ear))?;
-        let scheme =
-            Scheme::new(config.layout, config.prefix.as_deref(), network.is_cluster(), config.connections);
+        let scheme = Scheme::new(Setting {
+            layout: config.layout,
+            prefix: config.prefix.as_deref(),
+            cluster: network.is_cluster(),
+            connections: config.connections,
+            fair: config.fair,
+            pubsub: config.pubsub,
+        });
         let terms = Terms {
             layout: config.layout,
             timeout: config.timeout,

@@ -1,13 +1,15 @@
 //! How locks look in the store: the names of keys, the scripts, and the words of requests. Pure.
 
+pub(crate) mod redisson;
+
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Claim, Name, Profile, SessionId, Wait};
-use bramah_core::{Fencing, Leasing, Liveness, Modes, Order, Seats, Strays, Waking};
+use bramah_core::{Capacities, Fencing, Leasing, Liveness, Modes, Order, Seats, Strays, Waking};
+use bramah_core::{Name, Profile, SessionId, Wait};
 use redis::Cmd;
 
 use crate::{
-    config::Layout,
+    config::{Layout, PubSub},
     driver::{Lane, Request, Slot},
     net::slot,
     script::Script,
@@ -16,6 +18,9 @@ use crate::{
 
 /// How long the record of a break is kept.
 const RECORD: Duration = Duration::from_secs(24 * 3600);
+
+pub(crate) use redisson::Item;
+use redisson::{Fleet, Form};
 
 /// The names and scripts of one layout on one kind of deployment.
 #[derive(Debug)]
@@ -33,6 +38,19 @@ pub(crate) struct Scheme {
     leave: Arc<Script>,
     renew: Arc<Script>,
     look: Arc<Script>,
+    /// Redisson's, if it is that layout.
+    fleet: Option<Fleet>,
+}
+
+/// What names and scripts depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) layout: Layout,
+    pub(crate) prefix: Option<&'a str>,
+    pub(crate) cluster: bool,
+    pub(crate) connections: usize,
+    pub(crate) fair: bool,
+    pub(crate) pubsub: PubSub,
 }
 
 /// How a claim enters.
@@ -64,19 +82,26 @@ pub(crate) struct Place {
 }
 
 impl Scheme {
-    pub(crate) fn new(layout: Layout, prefix: Option<&str>, cluster: bool, connections: usize) -> Self {
+    pub(crate) fn new(setting: Setting<'_>) -> Self {
+        let Setting { layout, prefix, cluster, connections, fair, pubsub } = setting;
         let own = "bramah:";
         let prefix = prefix.unwrap_or(match layout {
             Layout::Native => own,
-            Layout::Plain => "",
+            Layout::Plain | Layout::Redisson => "",
         });
         let beside = match layout {
             Layout::Native => prefix,
-            Layout::Plain => own,
+            Layout::Plain | Layout::Redisson => own,
+        };
+        let tells: &[&str] = match pubsub {
+            _ if !cluster => &["PUBLISH"],
+            PubSub::Auto | PubSub::Sharded => &["SPUBLISH"],
+            PubSub::Plain => &["PUBLISH"],
+            PubSub::Both => &["PUBLISH", "SPUBLISH"],
         };
         let build = |name: &'static str, text: &str| {
             // The mark last: a prefix may have anything in it.
-            let code = includes(text)
+            let code = redisson::tells(&redisson::includes(&includes(text)), tells)
                 .replace("@publish@", if cluster { "SPUBLISH" } else { "PUBLISH" })
                 .replace("@layout@", if layout == Layout::Native { "native" } else { "plain" })
                 .replace("@mark@", &lua_text(&format!("{beside}mark")));
@@ -84,9 +109,11 @@ impl Scheme {
         };
         let pick = |native: &'static str, plain: &'static str| match layout {
             Layout::Native => native,
-            Layout::Plain => plain,
+            Layout::Plain | Layout::Redisson => plain,
         };
+        let fleet = (layout == Layout::Redisson).then(|| Fleet::new(fair, build));
         Self {
+            fleet,
             layout,
             prefix: prefix.to_owned(),
             beside: beside.to_owned(),
@@ -116,11 +143,18 @@ impl Scheme {
         let (modes, order) = match self.layout {
             Layout::Native => (Modes::Permits, Order::Fifo),
             Layout::Plain => (Modes::Exclusive, Order::Unordered),
+            Layout::Redisson if self.is_fair() => (Modes::Exclusive, Order::Fifo),
+            Layout::Redisson => (Modes::Permits, Order::Unordered),
+        };
+        let (fence, capacity) = match self.layout {
+            Layout::Native | Layout::Plain => (Fencing::Clocked, Capacities::Claimed),
+            Layout::Redisson => (Fencing::Volatile, Capacities::Stored),
         };
         Profile {
             modes,
             order,
-            fence: Fencing::Clocked,
+            fence,
+            capacity,
             liveness: Liveness::Lease,
             wake: Waking::Pushed,
             seats: Seats::Many,
@@ -129,11 +163,16 @@ impl Scheme {
         }
     }
 
+    /// Whether claims stand in the queue of Redisson's fair lock.
+    pub(crate) fn is_fair(&self) -> bool {
+        self.fleet.as_ref().is_some_and(Fleet::is_fair)
+    }
+
     /// Where the lock of this name is.
     pub(crate) fn place(&self, name: &Name) -> Place {
         let key = match self.layout {
             Layout::Native => native_key(&self.prefix, name.as_str()),
-            Layout::Plain => format!("{}{name}", self.prefix),
+            Layout::Plain | Layout::Redisson => format!("{}{name}", self.prefix),
         };
         let slot = self.slot_of(&key);
         Place { key, slot }
@@ -149,13 +188,22 @@ impl Scheme {
         if self.cluster { place.slot } else { 0 }
     }
 
+    /// The names of the locks that a key may belong to.
+    pub(crate) fn names_at(&self, key: &str) -> Vec<Name> {
+        if self.layout == Layout::Redisson {
+            let locks = redisson::locks_at(key).into_iter().filter(|lock| !self.is_beside(lock));
+            return locks.filter_map(|lock| Name::new(lock.strip_prefix(&self.prefix)?).ok()).collect();
+        }
+        self.name_at(key).into_iter().collect()
+    }
+
     /// The name of the lock at a key, if one can be there.
-    pub(crate) fn name_at(&self, key: &str) -> Option<Name> {
+    fn name_at(&self, key: &str) -> Option<Name> {
         let rest = key.strip_prefix(&self.prefix)?;
         match self.layout {
             Layout::Native => Name::new(decode_name(rest.strip_prefix('{')?.strip_suffix('}')?)?).ok(),
-            Layout::Plain if self.is_beside(key) => None,
-            Layout::Plain => Name::new(rest).ok(),
+            Layout::Plain | Layout::Redisson if self.is_beside(key) => None,
+            Layout::Plain | Layout::Redisson => Name::new(rest).ok(),
         }
     }
 
@@ -163,7 +211,8 @@ impl Scheme {
     fn is_beside(&self, key: &str) -> bool {
         key.strip_prefix(&self.beside).is_some_and(|rest| {
             let rest = rest.split_once("}:").filter(|_| rest.starts_with('{')).map_or(rest, |(_, rest)| rest);
-            rest == "mark" || rest.starts_with("session:") || rest.starts_with("broken:")
+            rest == "mark"
+                || ["session:", "broken:", "card:", "queue:"].iter().any(|word| rest.starts_with(word))
         })
     }
 
@@ -177,6 +226,8 @@ impl Scheme {
                 key
             }
             (Layout::Plain, name) => format!("{}{}", self.prefix, name.map_or("", Name::as_str)),
+            // What leads to a lock may begin with anything.
+            (Layout::Redisson, _) => String::new(),
         }
     }
 
@@ -201,7 +252,7 @@ impl Scheme {
     pub(crate) fn record(&self, place: &Place) -> String {
         match self.layout {
             Layout::Native => format!("{}:b", place.key),
-            Layout::Plain => self.beside_in(place.slot, &format!("broken:{}", place.key)),
+            Layout::Plain | Layout::Redisson => self.beside_in(place.slot, &format!("broken:{}", place.key)),
         }
     }
 
@@ -213,14 +264,11 @@ impl Scheme {
         }
     }
 
-    pub(crate) fn enter(
-        &self,
-        place: &Place,
-        claim: &Claim,
-        text: &str,
-        entry: Entry,
-        patience: Duration,
-    ) -> Request {
+    pub(crate) fn enter(&self, item: Item<'_>, entry: Entry, patience: Duration) -> Request {
+        if let Some(fleet) = &self.fleet {
+            return self.claim_of_fleet(fleet, item, Some(entry), patience);
+        }
+        let Item { place, claim, text, .. } = item;
         let Entry { wait, stamp, others } = entry;
         let flags = match (wait, stamp || others) {
             (Wait::No, false) => "n",
@@ -236,13 +284,21 @@ impl Scheme {
         self.request(place, cmd, &self.enter, patience, wait == Wait::Watch)
     }
 
-    pub(crate) fn ask(&self, place: &Place, claim: &Claim, text: &str, patience: Duration) -> Request {
+    pub(crate) fn ask(&self, item: Item<'_>, patience: Duration) -> Request {
+        if let Some(fleet) = &self.fleet {
+            return self.claim_of_fleet(fleet, item, None, patience);
+        }
+        let Item { place, claim, text, .. } = item;
         let mut cmd = self.call(&self.ask, place);
         cmd.arg(text).arg(claim.floor.map_or(String::new(), |floor| floor.to_string()));
         self.request(place, cmd, &self.ask, patience, false)
     }
 
-    pub(crate) fn leave(&self, place: &Place, text: &str, way: Way<'_>, patience: Duration) -> Request {
+    pub(crate) fn leave(&self, item: Item<'_>, way: Way<'_>, patience: Duration) -> Request {
+        if let Some(fleet) = &self.fleet {
+            return self.leave_of_fleet(fleet, item, way, patience);
+        }
+        let Item { place, text, .. } = item;
         let mut cmd = self.call(&self.leave, place);
         cmd.arg(text);
         match way {
@@ -260,32 +316,39 @@ impl Scheme {
         self.request(place, cmd, &self.leave, patience, false)
     }
 
-    /// All of one slot, and with one ttl: `None` if they have leases of their own.
-    pub(crate) fn renew<'a>(
+    /// All of one slot and one form, and with one ttl: `None` if they have leases of their own.
+    pub(crate) fn renew(
         &self,
-        claims: impl ExactSizeIterator<Item = (&'a Place, &'a str)> + Clone,
+        form: Form,
+        claims: &[Item<'_>],
         ttl: Option<Duration>,
         patience: Duration,
     ) -> Request {
-        let slot = claims.clone().next().map_or(0, |(place, _)| place.slot);
+        if let Some(fleet) = &self.fleet {
+            return self.renew_of_fleet(fleet, form, claims, ttl, patience);
+        }
+        let slot = claims.first().map_or(0, |item| item.place.slot);
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(self.renew.hash()).arg(claims.len() + 1);
-        for (place, _) in claims.clone() {
-            cmd.arg(&place.key);
+        for item in claims {
+            cmd.arg(&item.place.key);
         }
         cmd.arg(self.mark(slot));
         match ttl {
             Some(ttl) => cmd.arg(text::millis(ttl)),
             None => cmd.arg(""),
         };
-        for (_, text) in claims {
-            cmd.arg(text);
+        for item in claims {
+            cmd.arg(item.text);
         }
         Request { slot, lane: Lane::Keep, patience, cmd, script: Some(self.renew.clone()), track: false }
     }
 
     /// All of one slot.
     pub(crate) fn look(&self, places: &[Place], patience: Duration) -> Request {
+        if let Some(fleet) = &self.fleet {
+            return self.look_of_fleet(fleet, places, patience);
+        }
         let slot = places.first().map_or(0, |place| place.slot);
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(self.look.hash()).arg(places.len() * 2);
@@ -331,7 +394,14 @@ impl Scheme {
 
 /// The scripts of the native layout on one node, as they are sent: what the benchmark calls without the rest of us.
 pub fn enter_and_leave() -> [String; 2] {
-    let scheme = Scheme::new(Layout::Native, None, false, 1);
+    let scheme = Scheme::new(Setting {
+        layout: Layout::Native,
+        prefix: None,
+        cluster: false,
+        connections: 1,
+        fair: false,
+        pubsub: PubSub::Auto,
+    });
     [&scheme.enter, &scheme.leave].map(|script| script.code().to_owned())
 }
 
@@ -388,80 +458,4 @@ fn includes(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn name(text: &str) -> Name {
-        Name::new(text).unwrap()
-    }
-
-    proptest! {
-        #[test]
-        fn a_name_is_read_back_from_its_key(text in "[^/\\p{Cc}]{1,40}(/[^/\\p{Cc}]{1,20})?", cluster: bool) {
-            let Ok(name) = Name::new(&text) else { return Ok(()) };
-            for layout in [Layout::Native, Layout::Plain] {
-                let scheme = Scheme::new(layout, Some("app:"), cluster, 1);
-                let place = scheme.place(&name);
-                prop_assert_eq!(scheme.name_at(&place.key), Some(name.clone()));
-                prop_assert!(place.key.starts_with(&scheme.keys_under(Some(&name))));
-            }
-        }
-
-        #[test]
-        fn in_a_cluster_everything_of_a_name_has_one_slot(text in "[^/\\p{Cc}]{1,40}") {
-            let Ok(name) = Name::new(&text) else { return Ok(()) };
-            for layout in [Layout::Native, Layout::Plain] {
-                let scheme = Scheme::new(layout, None, true, 1);
-                let place = scheme.place(&name);
-                let session = SessionId::from_bits(7);
-                for other in [scheme.mark(place.slot), scheme.channel(place.slot, session), scheme.record(&place)] {
-                    prop_assert_eq!(slot::slot_of(other.as_bytes()), place.slot, "{}", other);
-                }
-            }
-        }
-
-        #[test]
-        fn no_key_panics(key in ".*") {
-            for layout in [Layout::Native, Layout::Plain] {
-                let _ = Scheme::new(layout, None, false, 1).name_at(&key);
-            }
-        }
-    }
-
-    #[test]
-    fn keys_look_as_documented() {
-        let native = Scheme::new(Layout::Native, None, false, 1);
-        assert_eq!(native.place(&name("orders/42")).key, "bramah:{orders/42}");
-        assert_eq!(native.place(&name("a}%")).key, "bramah:{a%7d%25}");
-        assert_eq!(native.mark(0), "bramah:mark");
-        assert_eq!(native.name_at("bramah:mark"), None);
-        assert_eq!(native.name_at("bramah:session:1"), None);
-        let plain = Scheme::new(Layout::Plain, None, false, 1);
-        assert_eq!(plain.place(&name("orders/42")).key, "orders/42");
-        for beside in ["bramah:mark", "bramah:session:00", "bramah:broken:x", "bramah:{2s}:mark"] {
-            assert_eq!(plain.name_at(beside), None, "{beside}");
-        }
-        assert_eq!(plain.name_at("bramah:mine"), Some(name("bramah:mine")));
-    }
-
-    #[test]
-    fn a_prefix_cannot_end_the_text_that_it_stands_in() {
-        let scheme = Scheme::new(Layout::Native, Some("it's\\\n"), false, 1);
-        assert!(scheme.enter.code().contains(r"'it\'s\\\nmark'"), "{}", scheme.enter.code());
-    }
-
-    #[test]
-    fn scripts_have_no_part_left_out() {
-        for layout in [Layout::Native, Layout::Plain] {
-            let scheme = Scheme::new(layout, None, true, 1);
-            for script in [&scheme.enter, &scheme.ask, &scheme.leave, &scheme.renew, &scheme.look] {
-                assert!(
-                    !script.code().contains("@include") && !script.code().contains("@publish@"),
-                    "{script:?}"
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Error, ErrorKind, Exit, Fence, Moment, Opening, Profile, Renewal, Result, SessionId,
+    Claim, Clock, Error, ErrorKind, Exit, Fence, Keep, Moment, Opening, Profile, Renewal, Result, SessionId,
     Standing, Wait, Wake,
 };
 use redis::Value;
@@ -20,7 +20,7 @@ use crate::{
     driver::{Driver, Slot},
     ears::{Ears, Grant, Watch},
     hints::Hints,
-    layout::{Entry, Place, Scheme, Way},
+    layout::{Entry, Item, Place, Scheme, Way, redisson::Form},
     preflight, renewal, text,
 };
 
@@ -256,19 +256,24 @@ impl<D: Driver> Protocol<D> {
 
     pub(crate) async fn claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
         let place = self.scheme.place(&claim.name);
-        let text = text::encode(&claim)?;
+        let text = self.scheme.text(&claim, &place)?;
+        let item = self.item(&claim, &place, &text);
         let patience = self.patience(claim.ttl);
         // Armed before it is asked, so that a change in between is not missed.
-        let watches = !claim.again && self.wait(&claim) == Wait::Watch;
-        let watch = watches.then(|| self.ears.watch(place.key.as_bytes()));
+        let watches = match self.wait(&claim) {
+            Wait::No => false,
+            Wait::Watch => !claim.again,
+            Wait::Line => self.scheme.is_fair(),
+        };
+        let watch = watches.then(|| self.ears.watch_beside(place.key.as_bytes(), !claim.is_exclusive()));
         let answer = if claim.again {
-            Box::pin(self.question(&claim, &place, &text, patience)).await
+            Box::pin(self.question(item, patience)).await
         } else {
             let others = watch.as_ref().is_some_and(|watch| watch.others > 0);
-            self.enter(&claim, &place, &text, others, patience).await
+            self.enter(item, others, patience).await
         };
         if let Some(watch) = &watch
-            && !matches!(answer, Ok(Answer::Watching { .. }))
+            && !matches!(answer, Ok(Answer::Watching { .. } | Answer::Queued { .. }))
         {
             self.ears.unwatch(place.key.as_bytes(), watch.number);
         }
@@ -276,10 +281,15 @@ impl<D: Driver> Protocol<D> {
         let standing = match answer {
             Answer::Held { fence, left } => {
                 if self.terms.replicas != Replicas::None {
-                    Box::pin(self.replicate(&claim, &place, &text, patience)).await?;
+                    Box::pin(self.replicate(item, patience)).await?;
+                }
+                if self.scheme.form(&claim) == Form::Pool {
+                    // There may be more to be had.
+                    self.ears.changed(place.key.as_bytes());
                 }
                 Standing::Held { fence: fence.filter(|_| claim.is_exclusive()), left }
             }
+            Answer::Queued { ahead, sleep } if watch.is_some() => watching(watch, Some(ahead), sleep),
             Answer::Queued { ahead, sleep } => {
                 self.lines.note(&place.key);
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
@@ -289,7 +299,7 @@ impl<D: Driver> Protocol<D> {
                 }
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
             }
-            Answer::Watching { sleep } => watching(watch, sleep),
+            Answer::Watching { sleep } => watching(watch, None, sleep),
             Answer::Refused => Standing::Refused,
             Answer::Gone => {
                 self.ears.forget(claim.id);
@@ -300,22 +310,23 @@ impl<D: Driver> Protocol<D> {
         Ok(standing)
     }
 
+    /// A claim as a layout sees it. One that nobody keeps must be found again by others, with all there is to it.
+    pub(crate) fn item<'a>(&self, claim: &'a Claim, place: &'a Place, text: &'a str) -> Item<'a> {
+        let carded = self.terms.layout == Layout::Redisson
+            && self.member(claim.id.session).is_none_or(|member| member.opening.keep == Keep::Nobody);
+        Item { place, claim, text, carded }
+    }
+
     /// What a claim does if it cannot be held: a layout without a line has it watch.
     fn wait(&self, claim: &Claim) -> Wait {
         match claim.wait {
-            Wait::Line if self.terms.layout == Layout::Plain => Wait::Watch,
+            Wait::Line if self.terms.layout != Layout::Native && !self.scheme.is_fair() => Wait::Watch,
             wait => wait,
         }
     }
 
-    async fn enter(
-        self: &Arc<Self>,
-        claim: &Claim,
-        place: &Place,
-        text: &str,
-        others: bool,
-        patience: Duration,
-    ) -> Result<Answer> {
+    async fn enter(self: &Arc<Self>, item: Item<'_>, others: bool, patience: Duration) -> Result<Answer> {
+        let Item { place, claim, .. } = item;
         let now = self.clock.now();
         let member = self.member(claim.id.session);
         if let Some(member) = &member
@@ -325,11 +336,11 @@ impl<D: Driver> Protocol<D> {
         }
         let wait = self.wait(claim);
         let how = |wait, stamp| Entry { wait, stamp, others };
-        if wait == Wait::Line {
+        if wait == Wait::Line && self.terms.layout == Layout::Native {
             let channel = self.channel(place.slot, claim.id.session, member.as_ref());
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
-                let request = self.scheme.enter(place, claim, text, how(Wait::No, true), patience);
+                let request = self.scheme.enter(item, how(Wait::No, true), patience);
                 let tried = Box::pin(self.driver.send(request)).await?;
                 let answer = Answer::read(&tried, claim)?;
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
@@ -339,16 +350,17 @@ impl<D: Driver> Protocol<D> {
             }
         }
         let last = self.last_stamp(place.slot);
-        if wait != Wait::Watch
+        if self.terms.layout != Layout::Redisson
+            && wait != Wait::Watch
             && let Some(wire) = last.and_then(|last| last.spares(now))
         {
-            let request = self.scheme.enter(place, claim, text, how(wait, false), patience);
+            let request = self.scheme.enter(item, how(wait, false), patience);
             if let Some(entered) = self.driver.send_over(wire, request).await {
                 return Answer::read(&entered?, claim);
             }
         }
         let wire = self.driver.wire(place.slot);
-        let request = self.scheme.enter(place, claim, text, how(wait, true), patience);
+        let request = self.scheme.enter(item, how(wait, true), patience);
         let entered = self.driver.send(request).await?;
         // Only a grant was stamped; and it counts if it was surely answered over this connection.
         match (&entered, last) {
@@ -363,15 +375,17 @@ impl<D: Driver> Protocol<D> {
 
     /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
     /// again: a grant in between was pushed to nobody.
-    async fn question(&self, claim: &Claim, place: &Place, text: &str, patience: Duration) -> Result<Answer> {
-        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+    async fn question(&self, item: Item<'_>, patience: Duration) -> Result<Answer> {
+        let Item { place, claim, .. } = item;
+        let asked = self.driver.send(self.scheme.ask(item, patience)).await?;
         let answer = Answer::read(&asked, claim)?;
         let channel = self.scheme.channel(place.slot, claim.id.session);
-        if !matches!(answer, Answer::Queued { .. }) || self.driver.is_listening(place.slot, &channel) {
+        let is_placed = matches!(answer, Answer::Queued { .. }) && self.terms.layout == Layout::Native;
+        if !is_placed || self.driver.is_listening(place.slot, &channel) {
             return Ok(answer);
         }
         self.driver.listen(place.slot, channel.into(), patience).await?;
-        let asked = self.driver.send(self.scheme.ask(place, claim, text, patience)).await?;
+        let asked = self.driver.send(self.scheme.ask(item, patience)).await?;
         Answer::read(&asked, claim)
     }
 
@@ -387,7 +401,7 @@ impl<D: Driver> Protocol<D> {
     pub(crate) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
         self.ears.forget(claim.id);
         let place = self.scheme.place(&claim.name);
-        let text = text::encode(&claim)?;
+        let text = self.scheme.text(&claim, &place)?;
         let record = match &exit {
             Exit::Own => None,
             Exit::Broken(cause) => Some(text::encode_break(claim.id, self.clock.wall_us() / 1000, cause)),
@@ -397,11 +411,14 @@ impl<D: Driver> Protocol<D> {
             None if self.lines.has(&place.key) => Way::Line,
             None => Way::Alone,
         };
-        let left = self.driver.send(self.scheme.leave(&place, &text, way, self.patience(claim.ttl))).await?;
+        let left = self
+            .driver
+            .send(self.scheme.leave(self.item(&claim, &place, &text), way, self.patience(claim.ttl)))
+            .await?;
         if left == Value::Int(2) {
             self.lines.clear(&place.key);
         }
-        if self.terms.layout == Layout::Plain {
+        if self.terms.layout != Layout::Native {
             // The key was not read when it was set, so nobody is told that it is gone.
             self.ears.changed(place.key.as_bytes());
         }
@@ -421,11 +438,11 @@ impl<D: Driver> Protocol<D> {
 }
 
 /// Behind the push stands a poll, slower the more of us there are.
-fn watching(watch: Option<Watch>, sleep: Duration) -> Standing {
+fn watching(watch: Option<Watch>, ahead: Option<u32>, sleep: Duration) -> Standing {
     let (wake, others) = watch.map_or_else(|| (Wake::never(), 0), |watch| (watch.wake, watch.others));
     let crowd = u32::try_from(others).unwrap_or(u32::MAX) / WATCH.1 + 1;
     let longest = WATCH.0.saturating_mul(crowd).mul_f64(0.5 + fastrand::f64() / 2.0);
-    Standing::Queued { ahead: None, wake, sleep: sleep.min(longest) }
+    Standing::Queued { ahead, wake, sleep: sleep.min(longest) }
 }
 
 /// How long the record of a session is kept without a word from it.

@@ -8,9 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::{
     driver::{Driver, Slot},
-    layout::Place,
+    layout::{Place, redisson::Form},
     protocol::Protocol,
-    text,
 };
 
 /// How many claims one call renews: it takes well under a millisecond, and nobody else is served meanwhile.
@@ -20,13 +19,13 @@ const ABREAST: usize = 8;
 
 /// A claim on its way to be renewed.
 struct Item {
-    id: ClaimId,
+    claim: Arc<Claim>,
     place: Place,
     text: String,
 }
 
-/// What one call can renew together: of one slot, and of one ttl or with leases of their own.
-type Kind = (Slot, Option<Duration>);
+/// What one call can renew together: of one slot and one form, and of one ttl or with leases of their own.
+type Kind = (Slot, (Form, bool), Option<Duration>);
 
 pub(crate) async fn renew<D: Driver>(
     protocol: &Arc<Protocol<D>>,
@@ -35,21 +34,20 @@ pub(crate) async fn renew<D: Driver>(
     let mut kinds: BTreeMap<Kind, Vec<Item>> = BTreeMap::new();
     let mut shortest = Duration::MAX;
     for claim in claims.iter() {
-        let (place, text) = (protocol.scheme.place(&claim.name), text::encode(claim)?);
+        let place = protocol.scheme.place(&claim.name);
+        let text = protocol.scheme.text(claim, &place)?;
         shortest = shortest.min(claim.ttl);
         let ttl = claim.lease.is_none().then_some(claim.ttl);
-        kinds.entry((protocol.scheme.together(&place), ttl)).or_default().push(Item {
-            id: claim.id,
-            place,
-            text,
-        });
+        let class = protocol.scheme.class(protocol.item(claim, &place, &text));
+        let kind = (protocol.scheme.together(&place), class, ttl);
+        kinds.entry(kind).or_default().push(Item { claim: claim.clone(), place, text });
     }
     let patience = protocol.patience(shortest);
     // Each on its own: a node that does not answer holds up no other.
     let mut jobs = JoinSet::new();
-    for ((_, ttl), items) in kinds {
+    for ((_, (form, _), ttl), items) in kinds {
         let protocol = protocol.clone();
-        jobs.spawn(async move { renew_kind(&protocol, ttl, items, patience).await });
+        jobs.spawn(async move { renew_kind(&protocol, form, ttl, items, patience).await });
     }
     let mut renewal = Renewal::default();
     while let Some(done) = jobs.join_next().await {
@@ -67,16 +65,19 @@ pub(crate) async fn renew<D: Driver>(
 /// Those that are gone, those that wait, and those that could not be asked.
 async fn renew_kind<D: Driver>(
     protocol: &Protocol<D>,
+    form: Form,
     ttl: Option<Duration>,
     items: Vec<Item>,
     patience: Duration,
 ) -> (Vec<ClaimId>, Vec<ClaimId>, Vec<ClaimId>) {
     let (mut gone, mut waiting, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let size = if form == Form::Fair { 1 } else { CALL };
     for window in items.chunks(CALL * ABREAST) {
-        let calls = window.chunks(CALL);
+        let calls = window.chunks(size);
         let requests = calls.clone().map(|call| {
-            let pairs = call.iter().map(|item| (&item.place, item.text.as_str()));
-            protocol.scheme.renew(pairs, ttl, patience)
+            let items: Vec<_> =
+                call.iter().map(|item| protocol.item(&item.claim, &item.place, &item.text)).collect();
+            protocol.scheme.renew(form, &items, ttl, patience)
         });
         let answers = protocol.driver.send_all(requests.collect()).await;
         for (index, call) in calls.enumerate() {
@@ -88,20 +89,20 @@ async fn renew_kind<D: Driver>(
                     if let Some(Err(error)) = other {
                         tracing::debug!(%error, "claims were not renewed this time");
                     }
-                    unknown.extend(call.iter().map(|item| item.id));
+                    unknown.extend(call.iter().map(|item| item.claim.id));
                     continue;
                 }
             };
             for (item, state) in call.iter().zip(states) {
                 match state {
                     Value::Int(0) => {
-                        gone.push(item.id);
-                        protocol.ears.prod(item.id);
+                        gone.push(item.claim.id);
+                        protocol.ears.prod(item.claim.id);
                     }
                     // A grant whose push was lost.
-                    Value::Int(1) => protocol.ears.prod(item.id),
-                    Value::Int(2) => waiting.push(item.id),
-                    _ => unknown.push(item.id),
+                    Value::Int(1) => protocol.ears.prod(item.claim.id),
+                    Value::Int(2) => waiting.push(item.claim.id),
+                    _ => unknown.push(item.claim.id),
                 }
             }
         }

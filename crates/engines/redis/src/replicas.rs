@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 
-use bramah_core::{Claim, Error, ErrorKind, Result};
+use bramah_core::{Error, ErrorKind, Result};
 use redis::Value;
 
 use crate::{
     config::Replicas,
     driver::Driver,
-    layout::{Place, Way},
+    layout::{Item, Place, Way},
     protocol::Protocol,
     text,
 };
@@ -28,13 +28,8 @@ impl fmt::Display for Replicas {
 impl<D: Driver> Protocol<D> {
     /// Waits until enough replicas have the grant. A new one that too few have is withdrawn; one that was asked about is
     /// not, for it may be a hold that somebody believes in: core withdraws what a caller does not get.
-    pub(crate) async fn replicate(
-        &self,
-        claim: &Claim,
-        place: &Place,
-        text: &str,
-        patience: Duration,
-    ) -> Result<()> {
+    pub(crate) async fn replicate(&self, item: Item<'_>, patience: Duration) -> Result<()> {
+        let Item { place, claim, .. } = item;
         let error = match self.reach(place, patience).await {
             Ok((reached, needed)) if reached >= needed => return Ok(()),
             Ok(_) if self.replicas_seen.load(Ordering::Relaxed) == 0 && self.counts_replicas() => Error::new(
@@ -55,7 +50,7 @@ impl<D: Driver> Protocol<D> {
             Err(error) => error,
         };
         if !claim.again {
-            self.driver.send(self.scheme.leave(place, text, Way::Alone, patience)).await?;
+            self.driver.send(self.scheme.leave(item, Way::Alone, patience)).await?;
         }
         Err(error)
     }

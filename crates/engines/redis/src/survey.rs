@@ -1,5 +1,7 @@
 //! What is in the store: every lock, its holders, and those who wait.
 
+mod redisson;
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bramah_core::{
@@ -52,9 +54,17 @@ pub(crate) async fn survey<D: Driver>(protocol: &Protocol<D>, scope: &Scope, loo
         for group in group.chunks(CALL) {
             let places: Vec<Place> = group.iter().map(|(_, place)| place.clone()).collect();
             let shown = protocol.driver.send(scheme.look(&places, patience)).await?;
-            for (name, seen) in group.iter().map(|(name, _)| name).zip(read(&shown)?) {
-                let is_named = matches!(scope, Scope::Exact(_));
-                match seen.view(name, protocol.terms.layout, is_named) {
+            let is_named = matches!(scope, Scope::Exact(_));
+            let layout = protocol.terms.layout;
+            let names = group.iter().map(|(name, _)| name);
+            let views: Vec<Result<Option<LineView>>> = if layout == Layout::Redisson {
+                let seen = redisson::read(&shown)?;
+                names.zip(seen).map(|(name, seen)| seen.view(name, is_named)).collect()
+            } else {
+                names.zip(read(&shown)?).map(|(name, seen)| seen.view(name, layout, is_named)).collect()
+            };
+            for view in views {
+                match view {
                     Ok(view) => survey.lines.extend(view),
                     Err(error) if is_named => return Err(error),
                     Err(error) => survey.unreadable.push(error),
@@ -88,7 +98,7 @@ async fn scan<D: Driver>(protocol: &Protocol<D>, scope: &Scope) -> Result<Vec<(N
                 } else {
                     &key
                 };
-                if let Some(name) = scheme.name_at(bare).filter(|name| scope.covers(name)) {
+                for name in scheme.names_at(bare).into_iter().filter(|name| scope.covers(name)) {
                     let place = scheme.place(&name);
                     found.entry(name).or_insert(place);
                 }
@@ -170,7 +180,7 @@ impl Seen<'_> {
             ("string", Layout::Plain) => self.plain(name, is_named).into_iter().collect(),
             ("zset", Layout::Native) => self.line(name)?,
             // Any data may lie beside plain locks.
-            (_, Layout::Plain) if !is_named => Vec::new(),
+            (_, Layout::Plain | Layout::Redisson) if !is_named => Vec::new(),
             (kind, _) => return Err(foreign(name, &format!("it is a {kind}"))),
         };
         let broken = self.record.as_deref().and_then(text::decode_break).map(|(id, at_ms, cause)| Broken {
@@ -345,6 +355,15 @@ async fn introduce<D: Driver>(protocol: &Protocol<D>, lines: &mut [LineView]) ->
     }
     for place in lines.iter_mut().flat_map(|line| &mut line.places) {
         place.about = known.get(&place.claim.id.session).cloned().flatten();
+        if redisson::is_guess(&place.claim.note) {
+            if place.about.is_some() {
+                // Not one of Redisson's after all.
+                Arc::make_mut(&mut place.claim).note = "".into();
+            } else if let PlaceState::Held { fence, .. } = &mut place.state {
+                // Its lock need not be one that takes a token.
+                *fence = None;
+            }
+        }
     }
     Ok(())
 }

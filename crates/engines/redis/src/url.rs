@@ -5,12 +5,12 @@ use std::{path::PathBuf, time::Duration};
 use bramah_core::{Error, ErrorKind, Result};
 
 use crate::{
-    config::{Address, Config, Eviction, Layout, MOST_CONNECTIONS, Replicas, Secret, Tls, Topology},
+    config::{Address, Config, Eviction, Layout, MOST_CONNECTIONS, PubSub, Replicas, Secret, Tls, Topology},
     error::clean,
 };
 
 /// What can follow the `?`.
-const OPTIONS: &str = "layout, prefix, replicas, connections, connect_timeout, timeout, client_name, ca, cert, key, \
+const OPTIONS: &str = "layout, prefix, fair, pubsub, replicas, connections, connect_timeout, timeout, client_name, ca, cert, key, \
                        password_file, sentinel_user, sentinel_password_file, eviction";
 
 impl Config {
@@ -29,7 +29,9 @@ impl Config {
     ///
     /// | option | values |
     /// |---|---|
-    /// | `layout` | `native` (if not said), `plain` |
+    /// | `layout` | `native` (if not said), `plain`, `redisson` |
+    /// | `fair` | `true` or `false` (if not said): whether mutexes of Redisson's layout are fair locks |
+    /// | `pubsub` | `auto` (if not said), `sharded`, `plain`, `both`: how Redisson's waiters in a cluster are told |
     /// | `prefix` | what every key starts with |
     /// | `replicas` | `none` (if not said), `any`, `majority`, `all` or a number |
     /// | `connections` | 1 (if not said) to 64, to each node |
@@ -208,7 +210,24 @@ fn options(config: &mut Config, query: &str) -> Result<()> {
                 config.layout = match &*value {
                     "native" => Layout::Native,
                     "plain" => Layout::Plain,
-                    _ => return Err(bad("native or plain")),
+                    "redisson" => Layout::Redisson,
+                    _ => return Err(bad("native, plain or redisson")),
+                }
+            }
+            "fair" => {
+                config.fair = match &*value {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(bad("true or false")),
+                }
+            }
+            "pubsub" => {
+                config.pubsub = match &*value {
+                    "auto" => PubSub::Auto,
+                    "sharded" => PubSub::Sharded,
+                    "plain" => PubSub::Plain,
+                    "both" => PubSub::Both,
+                    _ => return Err(bad("auto, sharded, plain or both")),
                 }
             }
             "prefix" => config.prefix = Some(value),

@@ -7,7 +7,7 @@ use crate::{
     config::{Layout, Replicas},
     driver::{Driver, Lane, Request},
     error::clean,
-    layout::{Place, Scheme},
+    layout::{Place, Scheme, Setting},
 };
 
 /// What our user may do on a server.
@@ -143,11 +143,47 @@ fn rule(said: &str, trial: &Trial) -> String {
     }
 }
 
+/// What Redisson's locks need beside that. Its other keys and channels are named after the lock, each in its own way: a user
+/// needs all of them.
+fn for_redisson(need: &mut impl FnMut(Purpose, &'static str, Option<&Place>, &[&str]), lock: &Place) {
+    let words: [(&'static str, &[&str]); 19] = [
+        ("exists", &[]),
+        ("hset", &["a", "1"]),
+        ("hget", &["a"]),
+        ("hexists", &["a"]),
+        ("hlen", &[]),
+        ("hkeys", &[]),
+        ("hgetall", &[]),
+        ("hdel", &["a"]),
+        ("lindex", &["0"]),
+        ("lrange", &["0", "0"]),
+        ("lrem", &["0", "a"]),
+        ("rpush", &["a"]),
+        ("zadd", &["1", "a"]),
+        ("zincrby", &["1", "a"]),
+        ("zrange", &["0", "0"]),
+        ("zscore", &["a"]),
+        ("zcard", &[]),
+        ("zrem", &["a"]),
+        ("incrby", &["0"]),
+    ];
+    for (command, rest) in words {
+        need(Purpose::Lock, command, Some(lock), rest);
+    }
+}
+
 /// Everything that the engine asks of a server.
 fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
     let config = asker.config;
     let is_cluster = asker.network.is_cluster();
-    let scheme = Scheme::new(config.layout, config.prefix.as_deref(), is_cluster, config.connections);
+    let scheme = Scheme::new(Setting {
+        layout: config.layout,
+        prefix: config.prefix.as_deref(),
+        cluster: is_cluster,
+        connections: config.connections,
+        fair: config.fair,
+        pubsub: config.pubsub,
+    });
     let session = SessionId::random()?;
     let lock = scheme.place(&Name::new(format!("bramah/doctor/{session}"))?);
     let record = Place { key: scheme.record(&lock), slot: lock.slot };
@@ -156,7 +192,7 @@ fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
     let beside = format!("{}*", member.key.trim_end_matches(&format!("session:{session}")));
     let locks = match config.layout {
         Layout::Native => beside.clone(),
-        Layout::Plain => format!("{}*", config.prefix.as_deref().unwrap_or_default()),
+        Layout::Plain | Layout::Redisson => format!("{}*", config.prefix.as_deref().unwrap_or_default()),
     };
     let channel = Place { key: scheme.channel(lock.slot, session), slot: lock.slot };
     let mut all = Vec::new();
@@ -201,11 +237,14 @@ fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
             need(Purpose::Wait, part, Some(&channel), &[]);
         }
     }
+    if config.layout == Layout::Redisson {
+        for_redisson(&mut need, &lock);
+    }
     let publish = if is_cluster { "spublish" } else { "publish" };
     need(Purpose::Lock, publish, Some(&channel), &[""]);
     let tells = if config.layout == Layout::Native { Purpose::Watch } else { Purpose::Wait };
     need(tells, "client|tracking", None, &["ON", "OPTIN"]);
-    if config.layout == Layout::Plain {
+    if config.layout != Layout::Native {
         need(tells, "client|caching", None, &["YES"]);
         need(tells, "ping", None, &[]);
     }

@@ -1,0 +1,40 @@
+-- Redisson's fair lock.
+--
+-- KEYS  1 the lock   2 to 4 see fair_queue.lua   5 the token
+-- ARGV  see hold.lua; 7 the key of a semaphore's permits  8 how long its place is kept, ms
+--@include redisson/hold.lua
+--@include redisson/fair_queue.lua
+local kept = tonumber(ARGV[8])
+local mine = redis.pcall('HEXISTS', key, owner)
+if mine == 1 then
+  if not is('f') then call('PEXPIRE', key, ARGV[2]) end
+  return confirmed(KEYS[5], call('PTTL', key))
+end
+if type(mine) == 'table' or call('HEXISTS', key, 'mode') == 1 then return { 'c', other_kind() } end
+purge()
+local head = call('LINDEX', queue, 0)
+local stands = call('ZSCORE', ours, owner)
+if wait == '?' and not stands then return { 'g' } end
+if (not head or head == owner) and call('EXISTS', key) == 0 then
+  local token = call('INCR', KEYS[5])
+  call('HSET', key, owner, 1)
+  keep(key, ARGV[2], function() call('DEL', key) end)
+  if head then
+    drop(owner)
+    shift(0, kept)
+  end
+  if wait == '?' then
+    leave_card()
+    return { 'h', token, is('f') and tonumber(ARGV[2]) or -1 }
+  end
+  return granted(token)
+end
+local left = call('PTTL', key)
+if wait == 'n' or wait == 'w' then return turned_away(left) end
+if not stands then
+  call('LREM', queue, 0, owner)
+  call('RPUSH', queue, owner)
+end
+local ahead = prove(owner, kept)
+local first = ahead == 0 and call('EXISTS', key) == 1
+return { 'q', ahead + call('EXISTS', key), first and left >= 0 and left + 1 or kept }

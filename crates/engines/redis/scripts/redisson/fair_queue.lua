@@ -1,0 +1,60 @@
+-- The queue of a fair lock: a list of owners, and a sorted set of the times until which each is waited for, ms. Redisson
+-- drops who is first and late, and whoever gets the lock takes its own waiting time off those behind it. So everybody
+-- stands there for the time of who is ahead and its own.
+--
+-- Ours prove their life every second or two, and stand in a third key with the time until which that holds. What one of
+-- Redisson's would take off is guessed from its default.
+--
+-- KEYS  1 the lock   2 the list   3 the times   4 ours
+local FOREIGN = 300000
+local queue, times, ours = KEYS[2], KEYS[3], KEYS[4]
+local now
+do
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function ms(number) return string.format('%d', number) end
+
+local function drop(one)
+  redis.call('LREM', queue, 0, one)
+  redis.call('ZREM', times, one)
+  redis.call('ZREM', ours, one)
+end
+
+-- From the head on, as Redisson does; and those of ours who are silent.
+local function purge()
+  while true do
+    local head = redis.call('LINDEX', queue, 0)
+    if not head then return end
+    local late, silent = redis.call('ZSCORE', times, head), redis.call('ZSCORE', ours, head)
+    if late and late - now > 0 and not (silent and silent - now <= 0) then return end
+    drop(head)
+  end
+end
+
+-- How many are ahead, and how long they may take; nil if it is not there.
+local function ahead_of(one)
+  local all, span = redis.call('LRANGE', queue, 0, -1), 0
+  for i, other in ipairs(all) do
+    if other == one then return i - 1, span end
+    local alive = redis.call('ZSCORE', ours, other)
+    span = span + (alive and alive - now or FOREIGN)
+  end
+end
+
+-- It lives. `kept`: for how long that holds, ms.
+local function prove(one, kept)
+  local ahead, span = ahead_of(one)
+  if not ahead then return end
+  redis.call('ZADD', times, ms(now + span + kept), one)
+  redis.call('ZADD', ours, ms(now + kept), one)
+  redis.call('PEXPIRE', ours, ms(2 * kept), 'GT')
+  if redis.call('PTTL', ours) < 0 then redis.call('PEXPIRE', ours, ms(2 * kept)) end
+  return ahead
+end
+
+-- Takes its waiting time off those behind.
+local function shift(from, kept)
+  local all = redis.call('LRANGE', queue, from, -1)
+  for _, other in ipairs(all) do redis.call('ZINCRBY', times, -kept, other) end
+end

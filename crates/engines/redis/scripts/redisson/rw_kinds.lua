@@ -1,0 +1,25 @@
+-- RReadWriteLock: a hash with its mode, a count for each owner, and beside it a key with the lease of each read hold.
+--
+-- The keys of read holds: what is before the owner, and what is after it.
+local function hold_key(before, reader, number) return before .. ':' .. reader .. ':rwlock_timeout:' .. number end
+
+-- What is left of a reader's longest hold, ms: 0 if none is.
+local function reader_left(before, reader, count)
+  local left = 0
+  for number = 1, tonumber(count) or 0 do left = math.max(left, redis.call('PTTL', hold_key(before, reader, number))) end
+  return left
+end
+
+-- Drops readers whose leases are over, and says how long the last of the others has. Writers are left alone.
+local function drop_dead_readers(lock, before)
+  local fields, longest = redis.call('HGETALL', lock), 0
+  for i = 1, #fields, 2 do
+    local field = fields[i]
+    if field ~= 'mode' and string.sub(field, -6) ~= ':write' then
+      local left = reader_left(before, field, fields[i + 1])
+      if left <= 0 then redis.call('HDEL', lock, field) end
+      longest = math.max(longest, left)
+    end
+  end
+  return longest
+end

@@ -1,0 +1,11 @@
+//! The conformance suite on Redisson's layout.
+
+mod rig;
+
+fn main() -> std::process::ExitCode {
+    rig::run(
+        "redisson_on_sentinel",
+        &rig::Deployment::Sentinel(bramah_lab::servers::Flavor::Redis7),
+        "redisson",
+    )
+}
