@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod java;
+mod objects;
 mod peer;
 mod world;
 
