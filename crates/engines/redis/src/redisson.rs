@@ -182,7 +182,7 @@ impl Object {
         let details = said.details().unwrap_or_default();
         let (kind, text) = match said.code() {
             "WRONGTYPE" => {
-                let key = clean(&self.mistyped().await);
+                let key = clean(self.mistyped().await);
                 (
                     ErrorKind::Corrupt,
                     format!(
@@ -210,19 +210,17 @@ impl Object {
     }
 
     /// The key with a value of another type.
-    async fn mistyped(&self) -> String {
-        if let [counter, other] = &*self.keys {
-            let mut cmd = redis::cmd("TYPE");
-            cmd.arg(counter);
-            let patience = self.protocol.terms.timeout;
-            let request =
-                Request { slot: self.slot, lane: Lane::Calls, patience, cmd, script: None, track: false };
-            if matches!(self.protocol.driver.send(request).await, Ok(Value::SimpleString(kind)) if kind == "string" || kind == "none")
-            {
-                return other.clone();
-            }
+    async fn mistyped(&self) -> &str {
+        let [counter, other] = &*self.keys else { return self.name() };
+        let mut cmd = redis::cmd("TYPE");
+        cmd.arg(counter);
+        let patience = self.protocol.terms.timeout;
+        let request =
+            Request { slot: self.slot, lane: Lane::Calls, patience, cmd, script: None, track: false };
+        match self.protocol.driver.send(request).await {
+            Ok(Value::SimpleString(kind)) if kind == "string" || kind == "none" => other,
+            _ => counter,
         }
-        self.name().to_owned()
     }
 
     /// The counter, 0 where there is none.
