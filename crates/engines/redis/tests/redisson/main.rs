@@ -2,6 +2,7 @@
 //! one on a cluster.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod exclusive;
 mod java;
 mod peer;
 mod world;
@@ -14,5 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Far less than any ttl of a lock that somebody waits for.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// A ttl that no test waits for, in milliseconds.
+/// A ttl that no test waits for.
+const LONG: Duration = Duration::from_millis(LONG_MS);
 const LONG_MS: u64 = 25_000;
