@@ -41,17 +41,6 @@ impl Kind {
             Self::Lock | Self::Fenced | Self::Fair => Lock::clone(&session.mutex(name).unwrap()),
         }
     }
-
-    /// Waits until a thread of Redisson's, the only one, waits for it.
-    async fn await_java(self, world: &World, name: &str) {
-        match self {
-            Self::Fair => world.await_queue(name, 1).await,
-            Self::Write => world.await_subscribers(name, &format!("redisson_rwlock:{{{name}}}"), 1).await,
-            Self::Lock | Self::Fenced => {
-                world.await_subscribers(name, &format!("redisson_lock__channel:{{{name}}}"), 1).await;
-            }
-        }
-    }
 }
 
 /// One lock of one kind, and a thread that is used for it alone.
@@ -156,7 +145,7 @@ async fn ours_then_theirs(scene: Scene) {
     let refused = scene.java("unlock").await;
     assert!(refused.starts_with("error IllegalMonitorStateException"), "{refused}");
     let mut waiting = scene.begin(&scene.world.java, &format!("lock {LONG_MS}"));
-    scene.kind.await_java(scene.world, &scene.name).await;
+    scene.world.java.await_parked(&scene.name).await;
     assert!(guard.confirm().await.unwrap());
     assert!(waiting.waits());
     assert_eq!(guard.release().await, Release::Released);
@@ -228,8 +217,9 @@ async fn broken_by_us(scene: Scene) {
     let holders: Vec<_> = line.holders().collect();
     assert_eq!(holders.len(), 1, "{line:?}");
     let call = format!("{} lock {} {LONG_MS}", scene.kind.word(), scene.name);
-    let waiting = scene.world.java.begin(&format!("{}-next", scene.name), &call);
-    scene.kind.await_java(scene.world, &scene.name).await;
+    let (java, next) = (&scene.world.java, format!("{}-next", scene.name));
+    let waiting = java.begin(&next, &call);
+    java.await_parked(&next).await;
     assert!(session.break_hold(&name, holders[0].claim.id.tag(), "it hangs").await.unwrap());
     let broken = now();
     assert_eq!(waiting.finish().await, "held");
@@ -240,6 +230,6 @@ async fn broken_by_us(scene: Scene) {
     let line = session.inspect(&name).await.unwrap().expect("it is held again");
     assert_eq!(line.broken.map(|broken| broken.cause.reason.to_string()).as_deref(), Some("it hangs"));
     let call = format!("{} unlock {}", scene.kind.word(), scene.name);
-    assert_eq!(scene.world.java.ask(&format!("{}-next", scene.name), &call).await, "released");
+    assert_eq!(java.ask(&next, &call).await, "released");
     scene.assert_free();
 }

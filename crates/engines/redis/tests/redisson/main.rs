@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod exclusive;
+mod gone;
 mod java;
 mod peer;
 mod world;

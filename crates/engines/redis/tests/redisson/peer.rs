@@ -21,7 +21,7 @@ async fn hand_over(world: &'static World) {
     let refused = java.ask("own-2", &format!("lock unlock {name}")).await;
     assert!(refused.starts_with("error IllegalMonitorStateException"), "{refused}");
     let mut waiting = java.begin("own-2", &format!("lock lock {name} {LONG_MS}"));
-    world.await_subscribers(&name, &format!("redisson_lock__channel:{{{name}}}"), 1).await;
+    java.await_parked("own-2").await;
     assert_eq!(java.ask("own-1", &format!("lock unlock {name}")).await, "released");
     assert!(waiting.waits(), "it is held once more");
     assert_eq!(java.ask("own-1", &format!("lock unlock {name}")).await, "released");

@@ -170,20 +170,6 @@ impl World {
         })
         .await;
     }
-
-    /// Waits until so many processes are told of a channel's messages.
-    pub(crate) async fn await_subscribers(&self, name: &str, channel: &str, count: usize) {
-        let word = match self.store {
-            Store::One(_) => "NUMSUB",
-            Store::Cluster(_) => "SHARDNUMSUB",
-        };
-        eventually(&format!("{count} who listen to {channel}"), || {
-            let told = self.call(name, &["PUBSUB", word, channel]).many();
-            let found = told.get(1).map(Reply::text).unwrap_or_default();
-            if found == count.to_string() { Ok(()) } else { Err(format!("there are {found}")) }
-        })
-        .await;
-    }
 }
 
 /// A task of ours that waits for a lock.
