@@ -5,7 +5,10 @@
 mod exclusive;
 mod gone;
 mod java;
+mod order;
 mod peer;
+mod permits;
+mod readers;
 mod world;
 
 use std::time::Duration;

@@ -58,6 +58,13 @@ async fn kinds(world: &'static World) {
     assert_eq!(told(&format!("semaphore tryAcquire {counted} 1 50")).await, "false");
     assert_eq!(told(&format!("semaphore release {counted} 2")).await, "released");
     assert_eq!(told(&format!("semaphore availablePermits {counted}")).await, "2");
+    let expiring = world.name("kinds");
+    assert_eq!(told(&format!("permits trySetPermits {expiring} 1")).await, "true");
+    let id = told(&format!("permits acquire {expiring}")).await;
+    assert_eq!(told(&format!("permits release {expiring} {id}")).await, "released");
+    // One of its releases wraps the reason and the other does not.
+    let twice = told(&format!("permits release {expiring} {id}")).await;
+    assert!(twice.starts_with("error RedisException") || twice.starts_with("error IllegalArgument"), "{twice}");
     let latch = world.name("kinds");
     assert_eq!(told(&format!("latch trySetCount {latch} 1")).await, "true");
     let waiting = java.begin("kinds-2", &format!("latch await {latch}"));
