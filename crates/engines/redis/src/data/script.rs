@@ -169,9 +169,7 @@ fn to_json<T>(reply: Reply, target: Target<'_>) -> Result<Json> {
         Reply::Double(number) => number.into(),
         Reply::Okay => "OK".into(),
         Reply::SimpleString(text) | Reply::VerbatimString { text, .. } => text.into(),
-        Reply::BulkString(text) => {
-            serde_json::from_slice(&text).map_err(|why| foreign::<T>(&why, target))?
-        }
+        Reply::BulkString(text) => serde_json::from_slice(&text).map_err(|why| foreign::<T>(&why, target))?,
         Reply::Array(items) | Reply::Set(items) => {
             items.into_iter().map(|item| to_json::<T>(item, target)).collect::<Result<_>>()?
         }
