@@ -49,6 +49,8 @@
 //!
 //! # Cancel safety
 //! A future that is dropped may have been carried out or not.
+//!
+//! `docs/guide/typed-data.md` in the repository is the way in, with more examples.
 
 mod at;
 mod fault;
@@ -149,3 +151,8 @@ macro_rules! handle {
     };
 }
 use handle;
+
+/// The examples of the guide compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/guide/typed-data.md")]
+struct Guide;

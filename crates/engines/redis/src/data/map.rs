@@ -227,7 +227,8 @@ impl Map<f64> {
     /// Adds a step above zero to a field, and gives the sum.
     ///
     /// # Errors
-    /// `Invalid` for a step of zero or below, for one that is not finite, and for one that leads to a sum that is not;
+    /// `Invalid` for a step of zero or below, for one that is not finite, and for one that leads to a sum that is not: Redis
+    /// counts in more bits, and has stored it then;
     /// `Corrupt` when what the field has is not a number, or the key holds something else than a map; and what the engine
     /// says.
     pub async fn increment(&self, field: &str, step: f64) -> Result<f64> {

@@ -29,7 +29,12 @@ impl Target<'_> {
             Reply::BulkString(text) => std::str::from_utf8(text).ok(),
             _ => None,
         };
-        text.and_then(|text| text.parse().ok()).ok_or_else(|| self.unexpected())
+        let number: f64 = text.and_then(|text| text.parse().ok()).ok_or_else(|| self.unexpected())?;
+        if number.is_finite() {
+            return Ok(number);
+        }
+        // Redis counts in more bits than we do.
+        Err(self.invalid("the step led out of the range of fractions of 64 bits, and is stored; set it anew"))
     }
 
     pub(super) fn bytes(self, reply: Reply) -> Result<Option<Vec<u8>>> {

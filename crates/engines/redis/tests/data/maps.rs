@@ -116,6 +116,10 @@ async fn fields_count_in_fractions() {
         assert_eq!(map.increment("tiny", 1e-9).await.unwrap(), 1e-9);
         assert_eq!(map.increment("huge", 1e300).await.unwrap(), 1e300);
         assert_eq!(map.get("huge").await.unwrap(), Some(1e300));
+        map.increment("over", f64::MAX).await.unwrap();
+        let over = ["maps:fraction", "\"over\"", "out of the range"];
+        refused(map.increment("over", f64::MAX).await, ErrorKind::Invalid, &over);
+        refused(map.get("over").await, ErrorKind::Corrupt, &["maps:fraction", "\"over\"", "f64"]);
         on.cli(&["HSET", "maps:fraction", "x", "much"]);
         refused(
             map.increment("x", 1.0).await,
