@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, marker::PhantomData, time::Duration};
 
-use bramah_core::Result;
+use bramah_core::{Error, Result};
 use redis::{Cmd, Value as Reply};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -50,7 +50,10 @@ impl<T: DeserializeOwned> Value<T> {
         let mut cmd = self.setting(value, ttl)?;
         cmd.arg("GET");
         let reply = self.at.send(cmd).await?;
-        self.at.target().typed(reply)
+        self.at.target().typed(reply).map_err(|error| {
+            let text = format!("{error}; it was there before, and the new value is written");
+            Error::caused(error.kind(), text, error)
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 mod rig;
 
 mod faults;
+mod flavors;
 mod keys;
 mod killed;
 mod lists;

@@ -60,7 +60,8 @@ async fn a_value_is_read_and_set_in_one_step() {
         assert_eq!(on.cli(&["GET", "values:swap"]), "2");
         assert!(on.ends_in_a_minute("values:swap"));
         on.cli(&["SET", "values:swap", "hush"]);
-        refused(value.get_and_set(&3, None).await, ErrorKind::Corrupt, &["values:swap", "u32"]);
+        let parts = ["values:swap", "u32", "the new value is written"];
+        refused(value.get_and_set(&3, None).await, ErrorKind::Corrupt, &parts);
         assert_eq!(on.cli(&["GET", "values:swap"]), "3");
         data.delete("values:swap").await.unwrap();
     })
