@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Connections are made when they are needed, on the runtime that needs them, and made again when they break.
 #[derive(Clone)]
-pub struct Redis(Arc<Protocol<Network>>);
+pub struct Redis(pub(crate) Arc<Protocol<Network>>);
 
 impl Redis {
     /// The engine for a URL; see [`Config::from_url`].

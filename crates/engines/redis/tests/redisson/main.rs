@@ -5,6 +5,7 @@
 mod exclusive;
 mod gone;
 mod java;
+mod objects;
 mod order;
 mod peer;
 mod permits;
