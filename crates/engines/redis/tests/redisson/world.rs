@@ -161,6 +161,20 @@ impl World {
         Waiting(waiting)
     }
 
+    /// Waits until so many processes are told of a channel's messages.
+    pub(crate) async fn await_subscribers(&self, name: &str, channel: &str, count: usize) {
+        let word = match self.store {
+            Store::One(_) => "NUMSUB",
+            Store::Cluster(_) => "SHARDNUMSUB",
+        };
+        eventually(&format!("{count} who listen to {channel}"), || {
+            let told = self.call(name, &["PUBSUB", word, channel]).many();
+            let found = told.get(1).map(Reply::text).unwrap_or_default();
+            if found == count.to_string() { Ok(()) } else { Err(format!("there are {found}")) }
+        })
+        .await;
+    }
+
     /// Waits until so many stand in the queue of a fair lock.
     pub(crate) async fn await_queue(&self, name: &str, count: usize) {
         let queue = format!("redisson_lock_queue:{{{name}}}");
