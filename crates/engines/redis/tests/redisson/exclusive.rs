@@ -129,6 +129,28 @@ async fn theirs_then_ours(scene: Scene) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn we_are_told_of_redissons_unlock_and_need_not_look() {
+    each("told", told).await;
+}
+
+async fn told(scene: Scene) {
+    let session = scene.session(LONG).await;
+    let lock = scene.lock(&session);
+    let mut quickest = LONG;
+    for _ in 0..4 {
+        assert_eq!(scene.java(&format!("lock {LONG_MS}")).await, "held");
+        let waiting = scene.world.wait_for(&lock).await;
+        let asked = now();
+        assert_eq!(scene.java("unlock").await, "released");
+        let (granted, guard) = waiting.finish().await;
+        quickest = quickest.min(granted.since(asked));
+        assert_eq!(guard.release().await, Release::Released);
+    }
+    // A waiter looks by itself half a second after it last did. A busy machine is not slow every time.
+    assert!(quickest < Duration::from_millis(400), "the quickest after {quickest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn we_hold_and_our_release_wakes_redisson() {
     each("ours", ours_then_theirs).await;
 }

@@ -89,6 +89,13 @@ async fn a_process_of_ours_that_is_killed_is_followed_by_redisson_after_its_ttl(
             waiting.push(scene.begin(&world.java, &format!("lock {LONG_MS}")));
             world.java.await_parked(&scene.name).await;
         }
+        let [(reader, writes), (permit, takes)] =
+            [(0, "write lock"), (1, "permits acquire")].map(|(nth, call)| {
+                let name = &ours.beside[nth];
+                (name.clone(), world.java.begin(name, &format!("{call} {name} {LONG_MS}")))
+            });
+        world.java.await_parked(&reader).await;
+        world.java.await_parked(&permit).await;
         ours.child.kill().unwrap();
         let killed = now();
         for (scene, waiting) in scenes.iter().zip(waiting) {
@@ -97,6 +104,9 @@ async fn a_process_of_ours_that_is_killed_is_followed_by_redisson_after_its_ttl(
             assert!(waited > TTL / 3 && waited < soon_after(TTL), "{} after {waited:?}", scene.name);
             assert_eq!(scene.java("unlock").await, "released");
         }
+        assert_eq!(writes.finish().await, "held");
+        assert_eq!(takes.finish().await.len(), 32);
+        assert!(now().since(killed) < soon_after(TTL), "after {:?}", now().since(killed));
     })
     .await;
 }
@@ -129,12 +139,16 @@ const ORDERS: &str = "BRAMAH_REDISSON_HOLD";
 /// A process of ours that holds a lock of each kind.
 struct Ours {
     child: Child,
+    /// A lock that it reads, and a semaphore whose permits it has.
+    beside: [String; 2],
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Ours {
     fn start(world: &World, scenes: &[Scene]) -> Self {
-        let names: Vec<_> = scenes.iter().map(|scene| scene.name.as_str()).collect();
+        let beside = ["our-reader", "our-permit"].map(|what| world.name(what));
+        let names = scenes.iter().map(|scene| &scene.name).chain(&beside);
+        let names: Vec<_> = names.map(String::as_str).collect();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "gone::a_process_that_holds", "--nocapture"])
             .env(ORDERS, format!("{} {} {}", world.url(""), world.url("&fair=true"), names.join(" ")))
@@ -142,7 +156,7 @@ impl Ours {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut ours = Self { child, lines };
+        let mut ours = Self { child, beside, lines };
         assert_eq!(ours.line(), "held");
         ours
     }
@@ -166,10 +180,14 @@ impl Drop for Ours {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_holds() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
-    let mut words = orders.split(' ');
-    let (plain, fair) = (open(words.next().unwrap(), TTL).await, open(words.next().unwrap(), TTL).await);
+    let words: Vec<_> = orders.split(' ').collect();
+    let [plain, fair, names @ .., read, permit] = words.as_slice() else { panic!("unclear: {orders}") };
+    let (plain, fair) = (open(plain, TTL).await, open(fair, TTL).await);
+    let _reader = plain.rwlock(*read).unwrap().read().lock().await.unwrap();
+    let semaphore = plain.semaphore(*permit, 2).unwrap();
+    let _permits = [semaphore.permits(1).lock().await.unwrap(), semaphore.permits(1).lock().await.unwrap()];
     let mut held = Vec::new();
-    for (kind, name) in Kind::ALL.into_iter().zip(words) {
+    for (kind, name) in Kind::ALL.into_iter().zip(names) {
         let session = if kind == Kind::Fair { &fair } else { &plain };
         held.push(kind.ours(session, name).lock().await.unwrap());
     }

@@ -64,7 +64,10 @@ async fn kinds(world: &'static World) {
     assert_eq!(told(&format!("permits release {expiring} {id}")).await, "released");
     // One of its releases wraps the reason and the other does not.
     let twice = told(&format!("permits release {expiring} {id}")).await;
-    assert!(twice.starts_with("error RedisException") || twice.starts_with("error IllegalArgument"), "{twice}");
+    assert!(
+        twice.starts_with("error RedisException") || twice.starts_with("error IllegalArgument"),
+        "{twice}"
+    );
     let latch = world.name("kinds");
     assert_eq!(told(&format!("latch trySetCount {latch} 1")).await, "true");
     let waiting = java.begin("kinds-2", &format!("latch await {latch}"));

@@ -23,7 +23,7 @@ use crate::{
 };
 
 enum Store {
-    One(Server),
+    One(Box<Server>),
     Cluster(Cluster),
 }
 
@@ -58,8 +58,8 @@ fn listen(node: &Server, asked: Asked) {
 type Started = LazyLock<Option<World>>;
 
 static WORLDS: [Started; 3] = [
-    LazyLock::new(|| World::start(CURRENT, Store::One(one_node()))),
-    LazyLock::new(|| World::start(OLDER, Store::One(one_node()))),
+    LazyLock::new(|| World::start(CURRENT, Store::One(one_node().into()))),
+    LazyLock::new(|| World::start(OLDER, Store::One(one_node().into()))),
     LazyLock::new(|| World::start(CURRENT, Store::Cluster(Cluster::start(Flavor::Redis7).unwrap()))),
 ];
 static NAMES: AtomicU64 = AtomicU64::new(1);
@@ -203,7 +203,7 @@ impl Waiting {
 impl Store {
     fn nodes(&self) -> &[Server] {
         match self {
-            Self::One(server) => std::slice::from_ref(server),
+            Self::One(server) => std::slice::from_ref(&**server),
             Self::Cluster(cluster) => cluster.nodes(),
         }
     }
