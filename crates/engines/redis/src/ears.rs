@@ -25,6 +25,8 @@ struct Heard {
     watchers: HashMap<Vec<u8>, VecDeque<Watcher>>,
     /// How many there have been.
     watches: u64,
+    /// Since when those stand in a queue who watch what is ahead of them: the number of their first watch.
+    queued: HashMap<ClaimId, u64>,
     /// Grants that were pushed before the answer to their claim had been read.
     early: VecDeque<(ClaimId, Fence)>,
 }
@@ -36,6 +38,8 @@ struct Watcher {
     bell: Bell,
     /// Whether it wants the lock beside others: then they are all told.
     beside: bool,
+    /// Its place in a queue.
+    place: Option<ClaimId>,
 }
 
 /// What a pushed grant means to who waits for it.
@@ -109,18 +113,20 @@ impl Ears {
 
     /// Watches a key for one who is about to ask for it.
     pub(crate) fn watch(&self, key: &[u8]) -> Watch {
-        self.watch_beside(key, false)
+        self.watch_as(key, false, None)
     }
 
-    /// The same for one who may hold it beside others.
-    pub(crate) fn watch_beside(&self, key: &[u8], beside: bool) -> Watch {
+    /// The same for one who may hold it beside others, or who stands in a queue and keeps its turn to be told.
+    pub(crate) fn watch_as(&self, key: &[u8], beside: bool, place: Option<ClaimId>) -> Watch {
         let (bell, wake) = Wake::pair();
         let mut heard = self.heard();
         heard.watches += 1;
-        let number = heard.watches;
+        let now = heard.watches;
+        let number = place.map_or(now, |id| *heard.queued.entry(id).or_insert(now));
         let watchers = heard.watchers.entry(key.to_vec()).or_default();
         watchers.retain(|watcher| !watcher.bell.is_deaf());
-        watchers.push_back(Watcher { number, bell, beside });
+        let at = watchers.iter().position(|watcher| watcher.number > number).unwrap_or(watchers.len());
+        watchers.insert(at, Watcher { number, bell, beside, place });
         Watch { wake, number, others: watchers.len() - 1 }
     }
 
@@ -139,6 +145,7 @@ impl Ears {
     pub(crate) fn forget(&self, id: ClaimId) {
         let mut heard = self.heard();
         heard.places.remove(&id);
+        heard.queued.remove(&id);
         heard.early.retain(|(early, _)| *early != id);
     }
 
@@ -171,6 +178,18 @@ impl Ears {
         }
     }
 
+    /// It is the turn of this one of those who watch the key, if it is one of ours.
+    pub(crate) fn turn(&self, key: &[u8], place: ClaimId) {
+        let mut heard = self.heard();
+        let Some(watchers) = heard.watchers.get_mut(key) else { return };
+        let at = watchers.iter().position(|watcher| watcher.place == Some(place));
+        let called = at.and_then(|at| watchers.remove(at));
+        drop(heard);
+        if let Some(watcher) = called {
+            watcher.bell.ring(Woken::Ask);
+        }
+    }
+
     fn granted(&self, id: ClaimId, fence: Fence) {
         let mut heard = self.heard();
         match heard.places.remove(&id) {
@@ -193,7 +212,8 @@ impl Ears {
         let heard = {
             let mut heard = self.heard();
             let watches = heard.watches;
-            std::mem::replace(&mut *heard, Heard { watches, ..Heard::default() })
+            let queued = std::mem::take(&mut heard.queued);
+            std::mem::replace(&mut *heard, Heard { watches, queued, ..Heard::default() })
         };
         let watchers = heard.watchers.into_values().flatten().map(|watcher| watcher.bell);
         for bell in heard.places.into_values().map(|(bell, _)| bell).chain(watchers) {
@@ -202,22 +222,24 @@ impl Ears {
     }
 
     /// A message to a session's channel, whose name ends with the session: `g`, the claim's number and its fence for a
-    /// grant; `b` and the number for a break. Anything else is not ours.
+    /// grant; `b` and the number for a break; `a`, the number and the key of the lock for the turn of one in a queue.
+    /// Anything else is not ours.
     fn message(&self, channel: &[u8], payload: &[u8]) {
         let Some(session) =
             channel.len().checked_sub(32).and_then(|at| std::str::from_utf8(&channel[at..]).ok())
         else {
             return;
         };
-        let Some((number, fence)) =
+        let Some((number, rest)) =
             std::str::from_utf8(payload).ok().and_then(|text| text.split_at_checked(13))
         else {
             return;
         };
         let Some((word, number)) = number.split_at_checked(1) else { return };
         let Some(id) = text::read_identity(&format!("{session}{number}")) else { return };
-        match (word, fence.parse()) {
+        match (word, rest.parse()) {
             ("g", Ok(fence)) => self.granted(id, Fence::new(fence)),
+            ("a", _) => self.turn(rest.as_bytes(), id),
             ("b", _) => {
                 self.prod(id);
                 let alarm = self.alarms().get(&id.session).cloned();

@@ -101,7 +101,7 @@ impl Scheme {
         };
         let build = |name: &'static str, text: &str| {
             // The mark last: a prefix may have anything in it.
-            let code = redisson::tells(&redisson::includes(&includes(text)), tells)
+            let code = redisson::tells(&includes(&redisson::includes(text)), tells)
                 .replace("@publish@", if cluster { "SPUBLISH" } else { "PUBLISH" })
                 .replace("@layout@", if layout == Layout::Native { "native" } else { "plain" })
                 .replace("@mark@", &lua_text(&format!("{beside}mark")));
@@ -455,6 +455,7 @@ fn includes(text: &str) -> String {
     text.replace("--@include clock.lua", include_str!("../scripts/clock.lua"))
         .replace("--@include lean.lua", include_str!("../scripts/lean.lua"))
         .replace("--@include line.lua", include_str!("../scripts/line.lua"))
+        .replace("--@include prolong.lua", include_str!("../scripts/prolong.lua"))
 }
 
 #[cfg(test)]

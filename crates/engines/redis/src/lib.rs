@@ -38,10 +38,13 @@
 //! - **a failover** can forget grants that had not reached the replica; see [`Replicas`] for what can be done about it,
 //!   and what not.
 //!
+//! Beside the locks, [`data`] has typed values, maps, sets and lists on the same servers.
+//!
 //! `docs/engines/redis.md` in the repository has all of it, with options, rights, and a table of failures.
 
 pub mod checkup;
 mod config;
+pub mod data;
 mod driver;
 mod ears;
 mod engine;

@@ -1,5 +1,7 @@
 //! What is asked of a server to carry out a line, and what the answers mean.
 
+mod answer;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -10,11 +12,11 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Error, ErrorKind, Exit, Fence, Keep, Moment, Opening, Profile, Renewal, Result, SessionId,
-    Standing, Wait, Wake,
+    Claim, Clock, Exit, Keep, Moment, Opening, Profile, Renewal, Result, SessionId, Standing, Wait, Wake,
 };
 use redis::Value;
 
+use self::answer::Answer;
 use crate::{
     config::{Eviction, Layout, Replicas},
     driver::{Driver, Slot},
@@ -265,7 +267,8 @@ impl<D: Driver> Protocol<D> {
             Wait::Watch => !claim.again,
             Wait::Line => self.scheme.is_fair(),
         };
-        let watch = watches.then(|| self.ears.watch_beside(place.key.as_bytes(), !claim.is_exclusive()));
+        let queued = self.scheme.is_fair().then_some(claim.id);
+        let watch = watches.then(|| self.ears.watch_as(place.key.as_bytes(), !claim.is_exclusive(), queued));
         let answer = if claim.again {
             Box::pin(self.question(item, patience)).await
         } else {
@@ -289,8 +292,13 @@ impl<D: Driver> Protocol<D> {
                 }
                 Standing::Held { fence: fence.filter(|_| claim.is_exclusive()), left }
             }
-            Answer::Queued { ahead, sleep } if watch.is_some() => watching(watch, Some(ahead), sleep),
-            Answer::Queued { ahead, sleep } => {
+            Answer::Queued { ahead, sleep, head } if watch.is_some() => {
+                if let Some(head) = head {
+                    self.ears.turn(place.key.as_bytes(), head);
+                }
+                watching(watch, Some(ahead), sleep)
+            }
+            Answer::Queued { ahead, sleep, .. } => {
                 self.lines.note(&place.key);
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
                 // The connection may have ended before there was anybody to tell that it did.
@@ -411,10 +419,10 @@ impl<D: Driver> Protocol<D> {
             None if self.lines.has(&place.key) => Way::Line,
             None => Way::Alone,
         };
-        let left = self
-            .driver
-            .send(self.scheme.leave(self.item(&claim, &place, &text), way, self.patience(claim.ttl)))
-            .await?;
+        // Of somebody else's claim little more may be known than that it ends soon.
+        let patience = if record.is_some() { self.terms.timeout } else { self.patience(claim.ttl) };
+        let left =
+            self.driver.send(self.scheme.leave(self.item(&claim, &place, &text), way, patience)).await?;
         if left == Value::Int(2) {
             self.lines.clear(&place.key);
         }
@@ -448,49 +456,4 @@ fn watching(watch: Option<Watch>, ahead: Option<u32>, sleep: Duration) -> Standi
 /// How long the record of a session is kept without a word from it.
 fn record_span(ttl: Duration) -> Duration {
     (ttl * 2).max(Duration::from_secs(60))
-}
-
-/// What a script answered about one claim.
-#[derive(Debug, PartialEq)]
-enum Answer {
-    Held { fence: Option<Fence>, left: Option<Duration> },
-    Queued { ahead: u32, sleep: Duration },
-    Watching { sleep: Duration },
-    Refused,
-    Gone,
-    Conflict(u32),
-}
-
-impl Answer {
-    fn read(value: &Value, claim: &Claim) -> Result<Self> {
-        let fence = |number: i64| u64::try_from(number).ok().map(Fence::new);
-        let millis = |number: i64| u64::try_from(number).ok().map(Duration::from_millis);
-        let known = match value {
-            Value::Int(number) => {
-                fence(*number).map(|number| Self::Held { fence: Some(number), left: claim.lease })
-            }
-            Value::Array(parts) => match parts.as_slice() {
-                [Value::BulkString(word), rest @ ..] => match (word.as_slice(), rest) {
-                    (b"h", [Value::Int(number), Value::Int(left)]) => {
-                        fence(*number).map(|number| Self::Held { fence: Some(number), left: millis(*left) })
-                    }
-                    (b"q", [Value::Int(ahead), Value::Int(sleep)]) => u32::try_from(*ahead)
-                        .ok()
-                        .map(|ahead| Self::Queued { ahead, sleep: millis(*sleep).unwrap_or_default() }),
-                    (b"w", [Value::Int(sleep)]) => {
-                        Some(Self::Watching { sleep: millis(*sleep).unwrap_or(Duration::MAX) })
-                    }
-                    (b"c", [Value::Int(capacity)]) => u32::try_from(*capacity).ok().map(Self::Conflict),
-                    (b"r", []) => Some(Self::Refused),
-                    (b"g", []) => Some(Self::Gone),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
-        };
-        known.ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, format!("{}: the server's answer is not understood", claim.name))
-        })
-    }
 }

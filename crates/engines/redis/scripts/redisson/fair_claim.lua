@@ -1,7 +1,8 @@
 -- Redisson's fair lock.
 --
 -- KEYS  1 the lock   2 to 4 see fair_queue.lua   5 the token
--- ARGV  see hold.lua; 7 the key of a semaphore's permits  8 how long its place is kept, ms
+-- ARGV  see hold.lua; 7 the key of a semaphore's permits  8 how long its place is kept, ms  9 Redisson's channel, before a
+--       waiter's name  10 the mark's key, for the channels of ours
 --@include redisson/hold.lua
 --@include redisson/fair_queue.lua
 local kept = tonumber(ARGV[8])
@@ -11,7 +12,7 @@ if mine == 1 then
   return confirmed(KEYS[5], call('PTTL', key))
 end
 if type(mine) == 'table' or call('HEXISTS', key, 'mode') == 1 then return { 'c', other_kind() } end
-purge()
+local purged = purge()
 local head = call('LINDEX', queue, 0)
 local stands = call('ZSCORE', ours, owner)
 if wait == '?' and not stands then return { 'g' } end
@@ -36,5 +37,9 @@ if not stands then
   call('RPUSH', queue, owner)
 end
 local ahead = prove(owner, kept)
-local first = ahead == 0 and call('EXISTS', key) == 1
-return { 'q', ahead + call('EXISTS', key), first and left >= 0 and left + 1 or kept }
+if left == -2 then
+  -- It is the turn of another one, who may not know.
+  if purged then call_head(ARGV[9], ARGV[10]) end
+  return { 'q', ahead, 100, head }
+end
+return { 'q', ahead + 1, ahead == 0 and left >= 0 and left + 1 or kept }

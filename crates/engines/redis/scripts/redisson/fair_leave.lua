@@ -17,10 +17,7 @@ if ahead then
 end
 if ARGV[2] ~= '' then redis.call('DEL', ARGV[2]) end
 purge()
-local head = redis.call('LINDEX', queue, 0)
-if head and redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('@tell@', ARGV[3] .. ':' .. head, '0')
-end
+call_head(ARGV[3], KEYS[5])
 if #ARGV > 4 then
   redis.call('SET', ARGV[7], ARGV[5], 'PX', ARGV[6])
   redis.call('@publish@', KEYS[5] .. ':' .. string.sub(ARGV[4], 1, 32), 'b' .. string.sub(ARGV[4], 33, 44))

@@ -21,14 +21,28 @@ local function drop(one)
   redis.call('ZREM', ours, one)
 end
 
--- From the head on, as Redisson does; and those of ours who are silent.
+-- From the head on, as Redisson does; and those of ours who are silent. True if there was anyone.
 local function purge()
+  local dropped = false
   while true do
     local head = redis.call('LINDEX', queue, 0)
-    if not head then return end
+    if not head then return dropped end
     local late, silent = redis.call('ZSCORE', times, head), redis.call('ZSCORE', ours, head)
-    if late and late - now > 0 and not (silent and silent - now <= 0) then return end
+    if late and late - now > 0 and not (silent and silent - now <= 0) then return dropped end
     drop(head)
+    dropped = true
+  end
+end
+
+-- The lock is free: whoever is first is told, one of Redisson's over `channel`, one of ours over its session's.
+local function call_head(channel, mark)
+  local head = redis.call('LINDEX', queue, 0)
+  if not head or redis.call('EXISTS', KEYS[1]) == 1 then return end
+  redis.call('@tell@', channel .. ':' .. head, '0')
+  local client, thread = string.match(head, '^(.+):(%d+)$')
+  if client and redis.call('ZSCORE', ours, head) then
+    local id = string.format('%012x', tonumber(thread))
+    redis.call('@publish@', mark .. ':' .. string.gsub(client, '-', ''), 'a' .. id .. KEYS[1])
   end
 end
 

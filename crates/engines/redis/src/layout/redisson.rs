@@ -116,6 +116,7 @@ impl Fleet {
 pub(super) fn includes(text: &str) -> String {
     let parts = [
         ("break", include_str!("../../scripts/redisson/break.lua")),
+        ("card", include_str!("../../scripts/redisson/card.lua")),
         ("fair_queue", include_str!("../../scripts/redisson/fair_queue.lua")),
         ("hold", include_str!("../../scripts/redisson/hold.lua")),
         ("owner", include_str!("../../scripts/redisson/owner.lua")),
@@ -316,7 +317,9 @@ impl Scheme {
         cmd.arg(self.permits(place));
         match form {
             Form::Ours | Form::Mutex | Form::Read => &mut cmd,
-            Form::Fair => cmd.arg(text::millis(claim.kept())),
+            Form::Fair => {
+                cmd.arg(text::millis(claim.kept())).arg(self.told_at(place, form)).arg(self.mark(place.slot))
+            }
             Form::Write => cmd.arg(tagged(&place.key)),
             Form::Pool => cmd.arg(claim.weight).arg(claim.capacity).arg(self.told_at(place, form)),
         };
@@ -396,12 +399,11 @@ impl Scheme {
                 cmd.arg(item.text)
             };
         }
-        for item in items {
-            match self.is_carded(*item) {
-                true => cmd.arg(self.card(*item)),
-                false if form == Form::Fair => cmd.arg(""),
-                false => &mut cmd,
-            };
+        for item in items.iter().filter(|item| form == Form::Fair || self.is_carded(**item)) {
+            cmd.arg(if self.is_carded(*item) { self.card(*item) } else { String::new() });
+        }
+        for item in items.iter().filter(|item| form == Form::Fair || self.is_carded(**item)) {
+            cmd.arg(text::encode(item.claim).unwrap_or_default());
         }
         match form {
             Form::Pool => {

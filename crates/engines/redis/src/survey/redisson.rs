@@ -133,7 +133,8 @@ impl Seen<'_> {
             wait: Wait::No,
             again: true,
             floor: None,
-            ttl: left.unwrap_or_default(),
+            // As Redisson has it unless it is told otherwise.
+            ttl: left.unwrap_or(Duration::from_secs(30)),
             lease: None,
             note: note.into(),
         })
