@@ -16,6 +16,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "core", package: "bramah-bench", beside: None, args: &["core"] },
     Bench { name: "cli", package: "bramah-bench", beside: Some("bramah-cli"), args: &["cli"] },
     Bench { name: "redis", package: "bramah-bench", beside: None, args: &["redis"] },
+    Bench { name: "redisson", package: "bramah-bench", beside: None, args: &["redisson"] },
 ];
 
 pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {

@@ -6,6 +6,7 @@ mod bare;
 mod contention;
 mod crowd;
 mod held;
+mod java;
 mod pairs;
 mod redisson;
 mod scores;
@@ -27,6 +28,15 @@ pub(crate) fn crowd(orders: &str) -> ExitCode {
 }
 
 pub(crate) fn run() -> ExitCode {
+    report(measure)
+}
+
+/// Redisson itself, in Java, against ours.
+pub(crate) fn run_redisson() -> ExitCode {
+    report(|scores| java::run(scores, rounds()?))
+}
+
+fn report(measure: impl FnOnce(&mut Scores) -> Result<()>) -> ExitCode {
     let mut scores = Scores::new();
     if let Err(why) = measure(&mut scores) {
         // The figures so far have been told; a table of some of the goals would look like all of them.

@@ -25,26 +25,28 @@ const CALL: Duration = Duration::from_millis(50);
 
 /// How many want the lock, and for how long they are watched.
 #[derive(Clone, Copy)]
-struct Shape {
-    processes: usize,
-    tasks: usize,
-    span: Duration,
+pub(super) struct Shape {
+    pub(super) processes: usize,
+    pub(super) tasks: usize,
+    pub(super) span: Duration,
 }
 
 /// What was seen of one run.
-struct Seen {
-    changes: f64,
+pub(super) struct Seen {
+    pub(super) changes: f64,
     acquisitions: f64,
     commands: f64,
     /// Microseconds that the server was in scripts for each change.
     script_us: f64,
+    /// Microseconds of the server's CPU for each change.
+    pub(super) cpu_us: f64,
     jain: f64,
     gap_us: (f64, f64),
     /// The longest wait over the mean one.
     longest: f64,
-    checked: u64,
-    overlaps: u64,
-    regressions: u64,
+    pub(super) checked: u64,
+    pub(super) overlaps: u64,
+    pub(super) regressions: u64,
 }
 
 pub(super) fn between_processes(scores: &mut Scores, server: &Server, rounds: usize) -> Result<()> {
@@ -121,7 +123,7 @@ fn compare(scores: &mut Scores, server: &Server, rounds: usize, shape: Shape) ->
     for round in 0..rounds {
         floor.push(runtime.block_on(bare::round_trip(&server.url()))?);
         for (who, record) in [(Who::Redisson, &mut baseline), (Who::Bramah, &mut ours)] {
-            let seen = watch(server, who, &format!("hot/{tasks}/{round}"), shape)?;
+            let seen = watch(server, who, &server.url(), &format!("hot/{tasks}/{round}"), shape)?;
             scores.check(seen.checked, seen.overlaps, seen.regressions);
             record.add(&seen);
         }
@@ -133,33 +135,45 @@ fn compare(scores: &mut Scores, server: &Server, rounds: usize, shape: Shape) ->
 }
 
 /// One run of one contender on a server without any keys.
-fn watch(server: &Server, who: Who, name: &str, shape: Shape) -> Result<Seen> {
-    let clock = Clock::boot();
+pub(super) fn watch(server: &Server, who: Who, url: &str, name: &str, shape: Shape) -> Result<Seen> {
     server.flush()?;
     let mut members = (0..shape.processes)
-        .map(|_| Member::start(&format!("{} {} {name} {}", who.name(), server.url(), shape.tasks)))
+        .map(|_| Member::start(&format!("{} {url} {name} {}", who.name(), shape.tasks)))
         .collect::<Result<Vec<_>>>()?;
     for member in &mut members {
         member.ready()?;
     }
+    observe(server, who, shape, &mut members, Member::go, Member::report)
+}
+
+/// Calls the processes to arms and judges what they report.
+pub(super) fn observe<M>(
+    server: &Server,
+    who: Who,
+    shape: Shape,
+    members: &mut [M],
+    go: impl Fn(&mut M, Moment, Moment) -> Result<()>,
+    report: impl Fn(&mut M, usize, &mut Vec<Held>) -> Result<u64>,
+) -> Result<Seen> {
+    let clock = Clock::boot();
     let start = clock.now() + CALL;
     let (from, to) = (start + WARM_UP, start + WARM_UP + shape.span);
-    for member in &mut members {
+    for member in &mut *members {
         // A little longer than they are watched.
-        member.go(start, to + Duration::from_millis(50))?;
+        go(member, start, to + Duration::from_millis(50))?;
     }
     // The window is from one count of commands to the other, whenever the machine let us have them.
-    let count_at = |at: Moment| -> Result<(u64, u64, u64)> {
+    let count_at = |at: Moment| -> Result<(u64, u64, f64, u64)> {
         std::thread::sleep(at.since(clock.now()));
         let (sent, script_us) = server.sent()?;
-        Ok((sent, script_us, clock.now().ns()))
+        Ok((sent, script_us, server.cpu()?, clock.now().ns()))
     };
-    let (before, script_us, opened) = count_at(from)?;
-    let (after, script_us_after, closed) = count_at(to)?;
+    let (before, script_us, cpu, opened) = count_at(from)?;
+    let (after, script_us_after, cpu_after, closed) = count_at(to)?;
     let mut crowd = Vec::new();
     let mut overlaps = 0;
-    for (process, member) in members.into_iter().enumerate() {
-        overlaps += member.report(process * shape.tasks, &mut crowd)?;
+    for (process, member) in members.iter_mut().enumerate() {
+        overlaps += report(member, process * shape.tasks, &mut crowd)?;
     }
     crowd.sort_unstable_by_key(|held| held.held_ns);
     let mut seen = judge(&crowd, who, (opened, closed), shape.processes * shape.tasks)
@@ -168,6 +182,7 @@ fn watch(server: &Server, who: Who, name: &str, shape: Shape) -> Result<Seen> {
     let changes = seen.changes * (closed - opened) as f64 / 1e9;
     seen.commands = (after - before) as f64 / changes;
     seen.script_us = (script_us_after - script_us) as f64 / changes;
+    seen.cpu_us = (cpu_after - cpu) * 1e6 / changes;
     Ok(seen)
 }
 
@@ -205,6 +220,7 @@ fn judge(crowd: &[Held], who: Who, (opened, closed): (u64, u64), tasks: usize) -
         acquisitions: window.len() as f64 / seconds,
         commands: 0.0,
         script_us: 0.0,
+        cpu_us: 0.0,
         jain: jain(&shares),
         gap_us: (at(50), at(99)),
         longest: waits.iter().copied().fold(0.0, f64::max) / mean,
@@ -252,7 +268,7 @@ impl Member {
     }
 
     /// Its holds, with its tasks counted from `first`. How many overlaps it saw itself.
-    fn report(mut self, first: usize, crowd: &mut Vec<Held>) -> Result<u64> {
+    fn report(&mut self, first: usize, crowd: &mut Vec<Held>) -> Result<u64> {
         let mut overlaps = None;
         for line in (&mut self.out).lines() {
             let line = line.map_err(text)?;

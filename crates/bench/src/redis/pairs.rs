@@ -56,7 +56,7 @@ pub(super) async fn drive<P: Pairs>(workers: Vec<P>, span: Duration) -> Result<D
     burst(warm.workers, span).await
 }
 
-async fn burst<P: Pairs>(workers: Vec<P>, span: Duration) -> Result<Driven<P>> {
+pub(super) async fn burst<P: Pairs>(workers: Vec<P>, span: Duration) -> Result<Driven<P>> {
     let (clock, over) = (Clock::boot(), Arc::new(AtomicBool::new(false)));
     let (began, cpu) = (clock.now(), cpu());
     let tasks: Vec<_> = workers.into_iter().map(|worker| tokio::spawn(go_on(worker, over.clone()))).collect();

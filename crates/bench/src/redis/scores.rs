@@ -52,6 +52,7 @@ impl Rounds {
 pub(super) enum Goal {
     AtLeast(f64),
     AtMost(f64),
+    Above(f64),
 }
 
 impl Goal {
@@ -59,6 +60,7 @@ impl Goal {
         match self {
             Self::AtLeast(least) => value >= least,
             Self::AtMost(most) => value <= most,
+            Self::Above(bound) => value > bound,
         }
     }
 
@@ -66,6 +68,7 @@ impl Goal {
         match self {
             Self::AtLeast(least) => format!(">= {least}"),
             Self::AtMost(most) => format!("<= {most}"),
+            Self::Above(bound) => format!("> {bound}"),
         }
     }
 }

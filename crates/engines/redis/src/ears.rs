@@ -9,12 +9,13 @@ use bramah_core::{Alarm, Bell, ClaimId, Fence, SessionId, Wake, Woken};
 
 use crate::{
     driver::{Ear, Push},
+    redisson::Crowd,
     text,
 };
 
 /// The waiters of this process, by what they wait for. A driver tells it what it hears.
 #[derive(Debug, Default)]
-pub(crate) struct Ears(Mutex<Heard>, Mutex<HashMap<SessionId, Alarm>>);
+pub(crate) struct Ears(Mutex<Heard>, Mutex<HashMap<SessionId, Alarm>>, pub(crate) Crowd);
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -253,8 +254,14 @@ impl Ear for Ears {
     fn hear(&self, push: Push) {
         match push {
             Push::Message { channel, payload } => self.message(&channel, &payload),
-            Push::Changed { key } => self.changed(&key),
-            Push::Broken => self.all(),
+            Push::Changed { key } => {
+                self.changed(&key);
+                self.2.changed(&key);
+            }
+            Push::Broken => {
+                self.all();
+                self.2.all();
+            }
         }
     }
 }

@@ -54,6 +54,7 @@ mod layout;
 mod net;
 mod preflight;
 mod protocol;
+pub mod redisson;
 mod renewal;
 mod replicas;
 mod script;

@@ -1,0 +1,9 @@
+-- Adds permits to a semaphore, or takes some away. Redisson sets the counter anew and so ends its ttl; this keeps it.
+--
+-- KEYS  1 the counter
+-- ARGV  1 the channel  2 how many, below 0 to take away
+-- Answer: how many there are now.
+--@include redisson_tell.lua
+local value = redis.call('INCRBY', KEYS[1], ARGV[2])
+tell(ARGV[1], value)
+return value
