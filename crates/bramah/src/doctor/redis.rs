@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bramah_core::Reply;
 use bramah_redis::{
-    Eviction, Layout, Replicas,
+    Eviction, Layout, Redis, Replicas,
     checkup::{self, Facts, Failover, Missing, Proof, Purpose, Server},
 };
 
@@ -46,8 +46,11 @@ const fn kind(schemes: &'static [&'static str], (word, text): (&'static str, &'s
             let url = url.to_owned();
             Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
         },
-        // A lock that is free has no key, and a mark is never removed.
-        forget: |_, _| Reply::now(Ok(())),
+        // A lock that is free has no key, and a mark is never removed; but Redisson counts for each name.
+        forget: |url, name| {
+            let (url, name) = (url.to_owned(), name.clone());
+            Reply::later(async move { Redis::from_url(&url)?.delete_token(&name).await })
+        },
     }
 }
 
@@ -68,7 +71,7 @@ fn judge_one(facts: &Facts, server: &Server) -> Vec<Finding> {
     let parts = [
         product(server),
         role(server),
-        persistence(server),
+        persistence(facts, server),
         saves(server),
         memory(facts, server),
         replicas(facts, server),
@@ -97,10 +100,14 @@ fn role(server: &Server) -> Option<Finding> {
 }
 
 /// What a restart would forget.
-fn persistence(server: &Server) -> Option<Finding> {
+fn persistence(facts: &Facts, server: &Server) -> Option<Finding> {
     const CODE: &str = "redis.persistence";
-    const TWO: &str =
-        "its holder and the next one may both believe to hold it until the first learns; fences still rise";
+    let fences = match facts.layout {
+        Layout::Redisson => "fences begin again at 1",
+        _ => "fences still rise",
+    };
+    let two =
+        format!("its holder and the next one may both believe to hold it until the first learns; {fences}");
     let (severity, text) = match (server.log, server.log_sync.as_deref(), server.snapshots) {
         (Some(true), Some("always"), _) => (
             Severity::Ok,
@@ -111,14 +118,14 @@ fn persistence(server: &Server) -> Option<Finding> {
             Severity::Note,
             format!(
                 "changes are on disk within a second (appendfsync everysec): a restart forgets no lock, a machine \
-                 that loses power forgets up to a second of them, and then {TWO}; appendfsync always forgets none"
+                 that loses power forgets up to a second of them, and then {two}; appendfsync always forgets none"
             ),
         ),
         (Some(true), Some("no"), _) => (
             Severity::Warning,
             format!(
                 "changes are on disk when the system sees fit (appendfsync no): a machine that loses power forgets \
-                 the last locks, often half a minute of them, and then {TWO}; set appendfsync always or everysec"
+                 the last locks, often half a minute of them, and then {two}; set appendfsync always or everysec"
             ),
         ),
         (Some(true), _, _) => (
@@ -130,17 +137,17 @@ fn persistence(server: &Server) -> Option<Finding> {
         (Some(false), _, Some(true)) => (
             Severity::Warning,
             format!(
-                "only snapshots are on disk: a restart forgets every lock since the last one, and then {TWO}; set \
+                "only snapshots are on disk: a restart forgets every lock since the last one, and then {two}; set \
                  appendonly yes"
             ),
         ),
         (Some(false), _, Some(false)) => (
             Severity::Warning,
-            format!("nothing is on disk: a restart forgets every lock, and then {TWO}; set appendonly yes"),
+            format!("nothing is on disk: a restart forgets every lock, and then {two}; set appendonly yes"),
         ),
         (Some(false), _, None) => (
             Severity::Warning,
-            format!("no log is on disk: a restart forgets locks, and then {TWO}; set appendonly yes"),
+            format!("no log is on disk: a restart forgets locks, and then {two}; set appendonly yes"),
         ),
         (None, ..) => return None,
     };

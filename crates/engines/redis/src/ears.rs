@@ -111,13 +111,9 @@ impl Ears {
         wake
     }
 
-    /// Watches a key for one who is about to ask for it.
-    pub(crate) fn watch(&self, key: &[u8]) -> Watch {
-        self.watch_as(key, false, None)
-    }
-
-    /// The same for one who may hold it beside others, or who stands in a queue and keeps its turn to be told.
-    pub(crate) fn watch_as(&self, key: &[u8], beside: bool, place: Option<ClaimId>) -> Watch {
+    /// Watches a key for one who is about to ask for it: who may hold it beside others, or who stands in a queue and keeps
+    /// its turn to be told.
+    pub(crate) fn watch(&self, key: &[u8], beside: bool, place: Option<ClaimId>) -> Watch {
         let (bell, wake) = Wake::pair();
         let mut heard = self.heard();
         heard.watches += 1;
@@ -125,7 +121,7 @@ impl Ears {
         let number = place.map_or(now, |id| *heard.queued.entry(id).or_insert(now));
         let watchers = heard.watchers.entry(key.to_vec()).or_default();
         watchers.retain(|watcher| !watcher.bell.is_deaf());
-        let at = watchers.iter().position(|watcher| watcher.number > number).unwrap_or(watchers.len());
+        let at = watchers.iter().rposition(|watcher| watcher.number < number).map_or(0, |at| at + 1);
         watchers.insert(at, Watcher { number, bell, beside, place });
         Watch { wake, number, others: watchers.len() - 1 }
     }
@@ -305,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn a_broken_stream_has_everybody_ask() {
         let ears = Ears::default();
-        let (place, watch) = (ears.place(id(1), Grant::Exclusive), ears.watch(b"k"));
+        let (place, watch) = (ears.place(id(1), Grant::Exclusive), ears.watch(b"k", false, None));
         ears.hear(Push::Broken);
         assert_eq!((place.await, watch.wake.await), (Woken::Ask, Woken::Ask));
     }
@@ -313,8 +309,8 @@ mod tests {
     #[tokio::test]
     async fn a_change_wakes_one_who_still_listens() {
         let ears = Ears::default();
-        drop(ears.watch(b"k"));
-        let (first, second) = (ears.watch(b"k"), ears.watch(b"k"));
+        drop(ears.watch(b"k", false, None));
+        let (first, second) = (ears.watch(b"k", false, None), ears.watch(b"k", false, None));
         ears.hear(Push::Changed { key: b"k".to_vec() });
         assert_eq!(first.wake.await, Woken::Ask);
         assert!(!bell_rang(second.wake), "two were woken for one lock");

@@ -3,7 +3,8 @@
 use std::{fmt, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use bramah_core::{
-    Claim, Engine, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope, SessionId, Standing, Survey,
+    Claim, Engine, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope, SessionId, Standing,
+    Survey,
 };
 
 use crate::{
@@ -55,6 +56,22 @@ impl Redis {
             eviction: config.eviction,
         };
         Ok(Self(Arc::new(Protocol::new(network, scheme, terms, ears))))
+    }
+}
+
+/// Of the layout [`Redisson`](crate::Layout::Redisson).
+impl Redis {
+    /// Removes the counter that the tokens of a lock come from, as deleting Redisson's fenced lock does: the next one is 1.
+    /// For names that are not used any more: Redisson, and we with it, keep one for each name for ever. Does nothing in
+    /// other layouts.
+    ///
+    /// # Errors
+    /// Of a server that cannot be reached or refuses.
+    pub async fn delete_token(&self, name: &Name) -> Result<()> {
+        match self.0.scheme.token_of(name, self.0.terms.timeout) {
+            Some(request) => self.0.driver.send(request).await.map(drop),
+            None => Ok(()),
+        }
     }
 }
 

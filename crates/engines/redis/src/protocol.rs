@@ -268,7 +268,8 @@ impl<D: Driver> Protocol<D> {
             Wait::Line => self.scheme.is_fair(),
         };
         let queued = self.scheme.is_fair().then_some(claim.id);
-        let watch = watches.then(|| self.ears.watch_as(place.key.as_bytes(), !claim.is_exclusive(), queued));
+        let beside = !claim.is_exclusive() && self.scheme.form(&claim) != Form::Pool;
+        let watch = watches.then(|| self.ears.watch(place.key.as_bytes(), beside, queued));
         let answer = if claim.again {
             Box::pin(self.question(item, patience)).await
         } else {

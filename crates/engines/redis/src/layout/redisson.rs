@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Claim, ClaimId, Error, ErrorKind, Result, SessionId, Wait};
+use bramah_core::{Claim, ClaimId, Error, ErrorKind, Name, Result, SessionId, Wait};
 use redis::Cmd;
 
 use super::{Entry, Place, RECORD, Scheme, Way};
@@ -243,6 +243,15 @@ impl Scheme {
 
     fn token(&self, place: &Place) -> String {
         with_prefix("redisson_lock_token", &place.key)
+    }
+
+    /// The end of a name's token, where there is one.
+    pub(crate) fn token_of(&self, name: &Name, patience: Duration) -> Option<Request> {
+        self.fleet.as_ref()?;
+        let place = self.place(name);
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(self.token(&place));
+        Some(self.plainly(&place, cmd, patience))
     }
 
     fn permits(&self, place: &Place) -> String {
