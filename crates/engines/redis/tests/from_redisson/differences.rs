@@ -12,11 +12,13 @@ use crate::stage::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_lost_lock_says_so() {
     let stage = Stage::enter().await;
-    let session = stage.session_of(ms(1500)).await;
+    let session = stage.session_of(ms(6000)).await;
     let guard = mutex(&session, "orders").lock().await.unwrap();
     stage.cli(&["DEL", "orders"]);
+    let deleted = now();
     let kept = soon(guard.keep(std::future::pending::<()>())).await;
     assert_eq!(kept.unwrap_err().kind(), ErrorKind::Lost);
+    assert!(now().since(deleted) < ms(5000), "a renewal is due after two seconds");
     assert!(!guard.is_held());
     soon(guard.lost()).await;
 }
