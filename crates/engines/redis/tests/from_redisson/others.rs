@@ -29,7 +29,7 @@ async fn get_fair_lock() {
     stage.cli(&["PUBLISH", &format!("redisson_lock__channel:{{orders}}:{ours}"), "0"]);
     let guard = soon(waiting).await.unwrap().unwrap();
     assert_eq!(stage.holder("orders"), (ours, "1".to_owned()));
-    assert_eq!(stage.lines(&["LRANGE", queue, "0", "-1"]), [theirs.clone()]);
+    assert_eq!(stage.lines(&["LRANGE", queue, "0", "-1"]), [theirs.as_str()]);
     assert!(mutex(&session, "orders").try_lock().await.unwrap().is_none());
     assert_eq!(guard.release().await, Release::Released);
     assert_eq!(listener.heard(), ["0"], "the next one is told");
