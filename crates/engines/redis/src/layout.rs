@@ -93,11 +93,11 @@ impl Scheme {
             Layout::Native => prefix,
             Layout::Plain | Layout::Redisson => own,
         };
-        let tells: &[&str] = match pubsub {
-            _ if !cluster => &["PUBLISH"],
-            PubSub::Auto | PubSub::Sharded => &["SPUBLISH"],
-            PubSub::Plain => &["PUBLISH"],
-            PubSub::Both => &["PUBLISH", "SPUBLISH"],
+        let tells: &'static [&'static str] = match pubsub {
+            _ if !cluster => &["publish"],
+            PubSub::Auto | PubSub::Sharded => &["spublish"],
+            PubSub::Plain => &["publish"],
+            PubSub::Both => &["publish", "spublish"],
         };
         let build = |name: &'static str, text: &str| {
             // The mark last: a prefix may have anything in it.
@@ -111,7 +111,7 @@ impl Scheme {
             Layout::Native => native,
             Layout::Plain | Layout::Redisson => plain,
         };
-        let fleet = (layout == Layout::Redisson).then(|| Fleet::new(fair, build));
+        let fleet = (layout == Layout::Redisson).then(|| Fleet::new(fair, tells, build));
         Self {
             fleet,
             layout,

@@ -26,6 +26,10 @@
 //! the Redis documentation describes and clients in every language do. Those who wait are told by invalidations of
 //! client-side caching.
 //!
+//! # Redisson's layout
+//! The hashes, lists, sorted sets, counters and messages of Redisson's own locks, so that Java services contend for the
+//! same ones. [`redisson`] has its other objects.
+//!
 //! # What happens when
 //! - **a client crashes**: what it held is free when its ttl is over; its places in line and what is granted to it there
 //!   go on after five seconds ([`Claim::MAX_KEPT`](bramah_core::Claim::MAX_KEPT)).

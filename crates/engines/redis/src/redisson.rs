@@ -19,10 +19,10 @@
 //! second, less often the more there are who wait in one process. Who waits has no place in a line, as in Redisson.
 //!
 //! # In a cluster
-//! All keys of a name have to be in one slot, and so does the channel, if a script is to publish to it. That fails for
-//! names with a `{` or `}` that make no hash tag, and for a latch whose name has a tag of its own: Redisson can use none
-//! of them (CROSSSLOT). Here [`Permits`] of such a name are refused as `Invalid`; a [`Semaphore`] or a [`Latch`] works, and
-//! publishes nothing, as nobody but us can be there, and we wait without messages.
+//! All keys of a name have to be in one slot, and so does the channel, if a script is to publish to it. They are not for
+//! names whose braces make no hash tag, and for a latch whose name has a tag of its own: those Redisson can neither set
+//! nor release nor count down (CROSSSLOT). Here [`Permits`] of such a name are refused as `Invalid`. A [`Semaphore`] or a
+//! [`Latch`] works, and publishes nothing: nobody but us can change it, and we wait without messages.
 
 mod crowd;
 mod latch;

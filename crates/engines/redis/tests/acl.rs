@@ -63,7 +63,10 @@ async fn work_out(url: &str, has_line: bool) {
     let guard = mine.lock().await.unwrap();
     tokio::time::timeout(WITHIN, watched.wake).await.unwrap();
     guard.release().await;
-    if has_line {
+    if !url.contains("layout=plain") && !url.contains("fair=true") {
+        let shared = here.rwlock("acl/c").unwrap();
+        shared.read().lock().await.unwrap().release().await;
+        shared.write().lock().await.unwrap().release().await;
         let permits = here.semaphore("acl/b", 3).unwrap();
         let (one, two) = (permits.permits(1).lock().await.unwrap(), permits.permits(1).lock().await.unwrap());
         one.release().await;
@@ -121,6 +124,16 @@ fn the_line_for_the_plain_layout_is_enough_and_not_too_much() {
     let url = format!("redis://plain:hush@{}?layout=plain&prefix=locks:", server[0].address());
     run(work_out(&url, false));
     is_minimal(&server, "plain", &url);
+}
+
+#[test]
+fn the_line_for_redissons_layout_is_enough_and_not_too_much() {
+    let server = [Server::start(Flavor::Redis7).unwrap()];
+    permit(&server[0], &line("redisson"));
+    let url = format!("redis://redisson:hush@{}?layout=redisson&prefix=locks:", server[0].address());
+    run(work_out(&url, false));
+    run(work_out(&format!("{url}&fair=true"), true));
+    is_minimal(&server, "redisson", &url);
 }
 
 #[test]

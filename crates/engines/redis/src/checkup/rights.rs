@@ -143,10 +143,13 @@ fn rule(said: &str, trial: &Trial) -> String {
     }
 }
 
-/// What Redisson's locks need beside that. Its other keys and channels are named after the lock, each in its own way: a user
-/// needs all of them.
-fn for_redisson(need: &mut impl FnMut(Purpose, &'static str, Option<&Place>, &[&str]), lock: &Place) {
-    let words: [(&'static str, &[&str]); 19] = [
+/// What Redisson's locks need beside that.
+fn for_redisson(
+    need: &mut impl FnMut(Purpose, &'static str, Option<&Place>, &[&str]),
+    scheme: &Scheme,
+    lock: &Place,
+) {
+    let words: [(&'static str, &[&str]); 20] = [
         ("exists", &[]),
         ("hset", &["a", "1"]),
         ("hget", &["a"]),
@@ -166,9 +169,16 @@ fn for_redisson(need: &mut impl FnMut(Purpose, &'static str, Option<&Place>, &[&
         ("zcard", &[]),
         ("zrem", &["a"]),
         ("incrby", &["0"]),
+        ("decrby", &["0"]),
     ];
     for (command, rest) in words {
         need(Purpose::Lock, command, Some(lock), rest);
+    }
+    let [token, permits, channel] = scheme.beside_redisson(lock);
+    need(Purpose::Lock, "get", Some(&token), &[]);
+    need(Purpose::Lock, "zcard", Some(&permits), &[]);
+    for publish in scheme.tells() {
+        need(Purpose::Lock, publish, Some(&channel), &[""]);
     }
 }
 
@@ -201,8 +211,13 @@ fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
         // The key comes first but in a script.
         let key = place.map(|place| place.key.clone()).filter(|_| command != "evalsha");
         words.extend(key.into_iter().chain(rest.iter().map(|word| (*word).to_owned())));
-        let is_lock = place.is_some_and(|place| place.key == lock.key);
-        let pattern = if is_lock { locks.clone() } else { beside.clone() };
+        let pattern = match place.map(|place| place.key.as_str()) {
+            Some(key) if key == lock.key => locks.clone(),
+            // What Redisson has beside a lock.
+            Some(key) if key.starts_with("redisson_") => "redisson_*".to_owned(),
+            Some(key) if key.starts_with('{') => format!("{{{locks}"),
+            _ => beside.clone(),
+        };
         all.push(Trial { purpose, command, words, pattern, place: place.cloned() });
     };
     let (line, sha) = (Some(&lock), "0000000000000000000000000000000000000000");
@@ -238,7 +253,7 @@ fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
         }
     }
     if config.layout == Layout::Redisson {
-        for_redisson(&mut need, &lock);
+        for_redisson(&mut need, &scheme, &lock);
     }
     let publish = if is_cluster { "spublish" } else { "publish" };
     need(Purpose::Lock, publish, Some(&channel), &[""]);

@@ -47,6 +47,8 @@ pub(crate) struct Item<'a> {
 #[derive(Debug)]
 pub(super) struct Fleet {
     fair: bool,
+    /// In small letters, as rights are called.
+    tells: &'static [&'static str],
     mutex: Trio,
     fair_lock: Trio,
     read: Trio,
@@ -75,9 +77,14 @@ macro_rules! trio {
 
 impl Fleet {
     /// `build` makes a script of a name and a text.
-    pub(super) fn new(fair: bool, build: impl Fn(&'static str, &str) -> Arc<Script>) -> Self {
+    pub(super) fn new(
+        fair: bool,
+        tells: &'static [&'static str],
+        build: impl Fn(&'static str, &str) -> Arc<Script>,
+    ) -> Self {
         Self {
             fair,
+            tells,
             mutex: trio!(build, "mutex_claim", "mutex_leave", "mutex_renew"),
             fair_lock: trio!(build, "fair_claim", "fair_leave", "fair_renew"),
             read: trio!(build, "read_claim", "rw_leave", "rw_renew"),
@@ -243,6 +250,17 @@ impl Scheme {
 
     fn token(&self, place: &Place) -> String {
         with_prefix("redisson_lock_token", &place.key)
+    }
+
+    /// Of the names that a lock leads to one of each kind: a key with a prefix, a key with an ending, and a channel.
+    pub(crate) fn beside_redisson(&self, lock: &Place) -> [Place; 3] {
+        [self.token(lock), self.permits(lock), self.told_at(lock, Form::Mutex)]
+            .map(|key| Place { key, slot: lock.slot })
+    }
+
+    /// The commands that Redisson's waiters are told with.
+    pub(crate) fn tells(&self) -> &'static [&'static str] {
+        self.fleet.as_ref().map_or(&[], |fleet| fleet.tells)
     }
 
     /// The end of a name's token, where there is one.

@@ -15,7 +15,7 @@ use std::{
 use bramah_lab::{Signal, interop};
 use tokio::sync::oneshot;
 
-use crate::PATIENCE;
+use crate::{PATIENCE, world::now};
 
 /// The newest release.
 pub(crate) const CURRENT: &str = "4.7.0";
@@ -88,6 +88,15 @@ impl Java {
     /// The same, and its answer: a value, or `error Class: message`.
     pub(crate) async fn ask(&self, thread: &str, call: &str) -> String {
         self.begin(thread, call).finish().await
+    }
+
+    /// Waits until a thread sleeps for a message of a release.
+    pub(crate) async fn await_parked(&self, thread: &str) {
+        let began = now();
+        while self.ask(thread, "parked").await != "true" {
+            assert!(now().since(began) < PATIENCE, "{thread} does not wait");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// As by `kill -9`.

@@ -14,12 +14,9 @@ use crate::{
     world::{World, everywhere, now},
 };
 
-/// An engine of ours in the same world: the server itself tells where it is, and what it is part of.
+/// An engine of ours in the same world.
 fn engine(world: &World) -> Redis {
-    let port = world.call("objects", &["CONFIG", "GET", "port"]).many().remove(1).text();
-    let parted = world.call("objects", &["INFO", "cluster"]).text().contains("cluster_enabled:1");
-    let scheme = if parted { "redis+cluster" } else { "redis" };
-    Redis::from_url(&format!("{scheme}://127.0.0.1:{port}")).unwrap()
+    Redis::from_url(&world.url("")).unwrap()
 }
 
 /// The end of something that was waited for, which came soon after `since`.

@@ -1,16 +1,21 @@
 //! Where Redisson and we meet: servers, and a Redisson on them that all tests share.
 
 use std::{
+    collections::HashMap,
     future::Future,
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
     sync::{
-        LazyLock,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use bramah_core::{Clock, Moment};
+use bramah_core::{Clock, Guard, Lock, Moment, Session};
 use bramah_lab::{Cluster, Redis as Server, Reply, servers::Flavor};
+use bramah_redis::Redis;
+use tokio::task::JoinHandle;
 
 use crate::{
     PATIENCE,
@@ -18,7 +23,7 @@ use crate::{
 };
 
 enum Store {
-    One(Server),
+    One(Box<Server>),
     Cluster(Cluster),
 }
 
@@ -27,13 +32,34 @@ pub(crate) struct World {
     pub(crate) version: &'static str,
     store: Store,
     pub(crate) java: Java,
+    asked: Asked,
+}
+
+/// By name, how often somebody of ours has asked for a lock and would wait for it.
+type Asked = Arc<Mutex<HashMap<String, usize>>>;
+
+/// Writes down what a server does, as it tells it.
+fn listen(node: &Server, asked: Asked) {
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    stream.write_all(b"MONITOR\r\n").unwrap();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let words: Vec<_> = line.split("\" \"").collect();
+            // A script, its hash, the number of its keys, the lock; and somewhere what to do if it cannot be had.
+            let [first, _, _, name, ..] = words.as_slice() else { continue };
+            if first.ends_with("\"EVALSHA") && words.iter().any(|word| ["w", "wo", "l", "lo"].contains(word))
+            {
+                *asked.lock().unwrap().entry((*name).to_owned()).or_default() += 1;
+            }
+        }
+    });
 }
 
 type Started = LazyLock<Option<World>>;
 
 static WORLDS: [Started; 3] = [
-    LazyLock::new(|| World::start(CURRENT, Store::One(one_node()))),
-    LazyLock::new(|| World::start(OLDER, Store::One(one_node()))),
+    LazyLock::new(|| World::start(CURRENT, Store::One(one_node().into()))),
+    LazyLock::new(|| World::start(OLDER, Store::One(one_node().into()))),
     LazyLock::new(|| World::start(CURRENT, Store::Cluster(Cluster::start(Flavor::Redis7).unwrap()))),
 ];
 static NAMES: AtomicU64 = AtomicU64::new(1);
@@ -61,7 +87,11 @@ pub(crate) async fn everywhere<F: Future<Output = ()> + Send + 'static>(test: im
 impl World {
     fn start(version: &'static str, store: Store) -> Option<Self> {
         let java = Java::start(version, &[&store.addresses()])?;
-        Some(Self { version, store, java })
+        let asked = Asked::default();
+        for node in store.nodes() {
+            listen(node, asked.clone());
+        }
+        Some(Self { version, store, java, asked })
     }
 
     fn label(&self) -> String {
@@ -95,6 +125,42 @@ impl World {
         self.node(name).call(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
     }
 
+    /// Where sessions of ours open, with these options too: `&fair=true`.
+    pub(crate) fn url(&self, options: &str) -> String {
+        match &self.store {
+            Store::One(server) => format!("{}?layout=redisson{options}", server.url()),
+            Store::Cluster(cluster) => {
+                format!("redis+cluster://{}?layout=redisson{options}", cluster.addresses().join(","))
+            }
+        }
+    }
+
+    /// A session of ours, as another process would have.
+    pub(crate) async fn session(&self, ttl: Duration, options: &str) -> Session {
+        open(&self.url(options), ttl).await
+    }
+
+    /// How often somebody of ours has asked for the lock and would wait for it.
+    fn asked(&self, name: &str) -> usize {
+        self.asked.lock().unwrap().get(name).copied().unwrap_or(0)
+    }
+
+    /// Begins to wait, and returns when the server has refused it: from then on it sleeps until it is told.
+    pub(crate) async fn wait_for(&self, lock: &Lock) -> Waiting {
+        let name = lock.name().to_string();
+        let before = self.asked(&name);
+        let lock = lock.clone();
+        let waiting = tokio::spawn(async move {
+            let guard = lock.lock().await.unwrap_or_else(|why| panic!("{why}"));
+            (now(), guard)
+        });
+        eventually(&format!("a waiter of ours for {name}"), || {
+            if self.asked(&name) > before { Ok(()) } else { Err("none".into()) }
+        })
+        .await;
+        Waiting(waiting)
+    }
+
     /// Waits until so many processes are told of a channel's messages.
     pub(crate) async fn await_subscribers(&self, name: &str, channel: &str, count: usize) {
         let word = match self.store {
@@ -108,9 +174,40 @@ impl World {
         })
         .await;
     }
+
+    /// Waits until so many stand in the queue of a fair lock.
+    pub(crate) async fn await_queue(&self, name: &str, count: usize) {
+        let queue = format!("redisson_lock_queue:{{{name}}}");
+        eventually(&format!("{count} in the queue for {name}"), || {
+            let found = self.call(name, &["LLEN", &queue]).text();
+            if found == count.to_string() { Ok(()) } else { Err(format!("there are {found}")) }
+        })
+        .await;
+    }
+}
+
+/// A task of ours that waits for a lock.
+pub(crate) struct Waiting(JoinHandle<(Moment, Guard)>);
+
+impl Waiting {
+    pub(crate) fn waits(&self) -> bool {
+        !self.0.is_finished()
+    }
+
+    /// When it got the lock, and its hold.
+    pub(crate) async fn finish(self) -> (Moment, Guard) {
+        tokio::time::timeout(PATIENCE, self.0).await.expect("it is free").unwrap()
+    }
 }
 
 impl Store {
+    fn nodes(&self) -> &[Server] {
+        match self {
+            Self::One(server) => std::slice::from_ref(&**server),
+            Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
     fn addresses(&self) -> String {
         match self {
             Self::One(server) => server.url(),
@@ -120,6 +217,11 @@ impl Store {
             }
         }
     }
+}
+
+pub(crate) async fn open(url: &str, ttl: Duration) -> Session {
+    let engine = Redis::from_url(url).unwrap_or_else(|why| panic!("{url}: {why}"));
+    Session::builder(engine).ttl(ttl).open().await.unwrap_or_else(|why| panic!("{url}: {why}"))
 }
 
 pub(crate) fn now() -> Moment {

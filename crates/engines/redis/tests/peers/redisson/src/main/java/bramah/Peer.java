@@ -26,13 +26,14 @@ import org.redisson.api.RedissonClient;
  * <code>ticket ok value</code> or <code>ticket error Class: message</code>, whenever it is done.
  *
  * <p>A thread is one that runs only the calls which name it, so holds and re-entry are those of a thread in Java. Times are
- * in milliseconds. The first argument is the watchdog's timeout, each other one a client. The locks of a
+ * in milliseconds. <code>ticket thread parked</code> asks whether it waits for a message. The first argument is the watchdog's timeout, each other one a client. The locks of a
  * <code>multi</code> or <code>red</code> are <code>name,name</code>, where <code>name#1</code> is one of the second client.
  */
 public final class Peer {
     private final List<RedissonClient> clients;
     private final Map<String, RLock> locks = new ConcurrentHashMap<>();
-    private final Map<String, ExecutorService> threads = new HashMap<>();
+    private final Map<String, ExecutorService> executors = new HashMap<>();
+    private final Map<String, Thread> threads = new ConcurrentHashMap<>();
 
     private Peer(List<RedissonClient> clients) {
         this.clients = clients;
@@ -56,8 +57,16 @@ public final class Peer {
     }
 
     private void begin(String[] words) {
-        ExecutorService thread = threads.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor());
-        thread.execute(() -> {
+        if (words[2].equals("parked")) {
+            tell(words[0] + " ok " + isParked(threads.get(words[1])));
+            return;
+        }
+        ExecutorService executor = executors.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor(work -> {
+            Thread thread = new Thread(work);
+            threads.put(name, thread);
+            return thread;
+        }));
+        executor.execute(() -> {
             String answer;
             try {
                 answer = "ok " + call(words[2], words[3], words[4], Arrays.copyOfRange(words, 5, words.length));
@@ -66,6 +75,12 @@ public final class Peer {
             }
             tell(words[0] + " " + answer);
         });
+    }
+
+    /** Whether it sleeps until it is told of a release: a message that comes earlier may be lost on it. */
+    private static boolean isParked(Thread thread) {
+        return thread != null && Arrays.stream(thread.getStackTrace())
+            .anyMatch(frame -> frame.getClassName().equals("java.util.concurrent.Semaphore"));
     }
 
     private Object call(String object, String call, String name, String[] args) throws Exception {
