@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bramah_core::{ErrorKind, Release};
+use bramah_core::{ErrorKind, Name, Release};
 
 use crate::stage::*;
 
@@ -163,6 +163,8 @@ async fn a_token_stays() {
     assert!(!stage.exists("orders"));
     let token = "redisson_lock_token:{orders}";
     assert_eq!((stage.cli(&["GET", token]), stage.pttl(token)), ("1".into(), -1));
+    stage.redis().delete_token(&Name::new("orders").unwrap()).await.unwrap();
+    assert!(!stage.exists(token));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
