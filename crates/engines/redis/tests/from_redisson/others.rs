@@ -160,8 +160,10 @@ async fn get_multi_lock() {
 async fn get_multi_lock_of_a_group() {
     let stage = Stage::enter().await;
     let session = stage.session().await;
-    let field = "BuGPUiK7FDbzwjxuBMtPIg==";
-    stage.cli(&["HSET", "group", field, JAVA, &format!("{field}:{JAVA}:expire_time"), "9000000000000"]);
+    let field = "Jon6GCcO+0QSJkhre5wXYA";
+    let (count, time) = (format!("{field}:{JAVA}:lock_count"), format!("{field}:{JAVA}:expire_time"));
+    stage.cli(&["HSET", "group", field, JAVA, &count, "1", &time, "9000000000000"]);
+    stage.cli(&["PEXPIRE", "group", "30000"]);
     assert!(mutex(&session, "group").try_lock().await.unwrap().is_none(), "it is left alone");
     let unclear = session.inspect(&Name::new("group").unwrap()).await.unwrap_err();
     assert_eq!(unclear.kind(), ErrorKind::Corrupt, "{unclear}");

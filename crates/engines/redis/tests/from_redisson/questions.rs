@@ -24,6 +24,15 @@ async fn force_unlock() {
     assert_eq!(&*broken.cause.reason, "it hangs");
     assert!(!session.break_hold(&name, tag, "it hangs").await.unwrap(), "it is not there any more");
 
+    // The next hold of the same thread in Java goes by the same tag, and the next one of ours does not.
+    let ours = guard.tag();
+    guard.release().await;
+    assert_eq!(stage.java_lock("orders", JAVA, 30_000), None);
+    assert_eq!(line(&session, "orders").await.holders().next().unwrap().claim.id.tag(), tag);
+    assert_eq!(stage.java_unlock("orders", JAVA), Some(1));
+    let guard = mutex(&session, "orders").lock().await.unwrap();
+    assert_ne!(guard.tag(), ours);
+
     // And in Java, of ours.
     stage.cli(&["DEL", "orders"]);
     soon(guard.lost()).await;
