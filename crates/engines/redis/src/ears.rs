@@ -40,6 +40,8 @@ struct Watcher {
     beside: bool,
     /// Its place in a queue.
     place: Option<ClaimId>,
+    /// Whether it is told by name when its turn comes, and not by every change.
+    told: bool,
 }
 
 /// What a pushed grant means to who waits for it.
@@ -122,7 +124,7 @@ impl Ears {
         let watchers = heard.watchers.entry(key.to_vec()).or_default();
         watchers.retain(|watcher| !watcher.bell.is_deaf());
         let at = watchers.iter().rposition(|watcher| watcher.number < number).map_or(0, |at| at + 1);
-        watchers.insert(at, Watcher { number, bell, beside, place });
+        watchers.insert(at, Watcher { number, bell, beside, place, told: false });
         Watch { wake, number, others: watchers.len() - 1 }
     }
 
@@ -159,7 +161,8 @@ impl Ears {
         let mut heard = self.heard();
         let Some(watchers) = heard.watchers.get_mut(key) else { return };
         watchers.retain(|watcher| !watcher.bell.is_deaf());
-        let mut called: Vec<Watcher> = watchers.pop_front().into_iter().collect();
+        let first = watchers.iter().position(|watcher| !watcher.told);
+        let mut called: Vec<Watcher> = first.and_then(|first| watchers.remove(first)).into_iter().collect();
         if called.iter().any(|first| first.beside) {
             let (with, without): (Vec<_>, Vec<_>) = watchers.drain(..).partition(|watcher| watcher.beside);
             called.extend(with);
@@ -171,6 +174,15 @@ impl Ears {
         drop(heard);
         for watcher in called {
             watcher.bell.ring(Woken::Ask);
+        }
+    }
+
+    /// One in a queue will be told by name.
+    pub(crate) fn rest(&self, key: &[u8], place: ClaimId) {
+        let mut heard = self.heard();
+        let watchers = heard.watchers.get_mut(key).into_iter().flatten();
+        for watcher in watchers.filter(|watcher| watcher.place == Some(place)) {
+            watcher.told = true;
         }
     }
 

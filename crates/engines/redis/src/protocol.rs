@@ -16,7 +16,7 @@ use bramah_core::{
 };
 use redis::Value;
 
-use self::answer::Answer;
+use self::answer::{Answer, Next};
 use crate::{
     config::{Eviction, Layout, Replicas},
     driver::{Driver, Slot},
@@ -293,9 +293,13 @@ impl<D: Driver> Protocol<D> {
                 }
                 Standing::Held { fence: fence.filter(|_| claim.is_exclusive()), left }
             }
-            Answer::Queued { ahead, sleep, head } if watch.is_some() => {
-                if let Some(head) = head {
-                    self.ears.turn(place.key.as_bytes(), head);
+            Answer::Queued { ahead, sleep, next } if watch.is_some() => {
+                match next {
+                    Next::Of(other) => self.ears.turn(place.key.as_bytes(), other),
+                    Next::Told if self.hears(&place, claim.id.session) => {
+                        self.ears.rest(place.key.as_bytes(), claim.id);
+                    }
+                    Next::Told | Next::Unknown => {}
                 }
                 watching(watch, Some(ahead), sleep)
             }
@@ -303,7 +307,7 @@ impl<D: Driver> Protocol<D> {
                 self.lines.note(&place.key);
                 let wake = self.ears.place(claim.id, self.meaning(&claim));
                 // The connection may have ended before there was anybody to tell that it did.
-                if !self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, claim.id.session)) {
+                if !self.hears(&place, claim.id.session) {
                     self.ears.prod(claim.id);
                 }
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
@@ -317,6 +321,11 @@ impl<D: Driver> Protocol<D> {
             Answer::Conflict(capacity) => return Err(claim.conflict(capacity)),
         };
         Ok(standing)
+    }
+
+    /// Whether messages to the session about this lock would reach it.
+    fn hears(&self, place: &Place, session: SessionId) -> bool {
+        self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, session))
     }
 
     /// A claim as a layout sees it. One that nobody keeps must be found again by others, with all there is to it.

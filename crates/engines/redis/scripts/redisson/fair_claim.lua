@@ -14,7 +14,7 @@ end
 if type(mine) == 'table' or call('HEXISTS', key, 'mode') == 1 then return { 'c', other_kind() } end
 local purged = purge()
 local head = call('LINDEX', queue, 0)
-local stands = call('ZSCORE', ours, owner)
+local stands = call('LPOS', queue, owner)
 if wait == '?' and not stands then return { 'g' } end
 if (not head or head == owner) and call('EXISTS', key) == 0 then
   local token = call('INCR', KEYS[5])
@@ -24,6 +24,7 @@ if (not head or head == owner) and call('EXISTS', key) == 0 then
     drop(owner)
     shift(0, kept)
   end
+  note(owner, tonumber(ARGV[2]))
   if wait == '?' then
     leave_card()
     return { 'h', token, is('f') and tonumber(ARGV[2]) or -1 }
@@ -32,14 +33,17 @@ if (not head or head == owner) and call('EXISTS', key) == 0 then
 end
 local left = call('PTTL', key)
 if wait == 'n' or wait == 'w' then return turned_away(left) end
-if not stands then
-  call('LREM', queue, 0, owner)
-  call('RPUSH', queue, owner)
-end
-local ahead = prove(owner, kept)
+local lives = call('ZSCORE', ours, owner)
+if not stands then call('RPUSH', queue, owner) end
+local ahead = stands
+if not stands or not lives or lives - now < kept / 2 then ahead = prove(owner, kept) end
+-- Whether everybody ahead is one of ours, who tells the next one by name.
+local holder = call('HKEYS', key)[1]
+local holds = holder and call('ZSCORE', ours, holder)
+local told = (holds or not holder) and call('ZCARD', ours) == call('LLEN', queue) + (holds and 1 or 0)
 if left == -2 then
   -- It is the turn of another one, who may not know.
   if purged then call_head(ARGV[9], ARGV[10]) end
-  return { 'q', ahead, 100, head }
+  return { 'q', ahead, 100, 0, head }
 end
-return { 'q', ahead + 1, ahead == 0 and left >= 0 and left + 1 or kept }
+return { 'q', ahead + 1, ahead == 0 and left >= 0 and left + 1 or kept, told and 1 or 0 }

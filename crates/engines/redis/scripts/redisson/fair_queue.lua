@@ -2,8 +2,8 @@
 -- drops who is first and late, and whoever gets the lock takes its own waiting time off those behind it. So everybody
 -- stands there for the time of who is ahead and its own.
 --
--- Ours prove their life every second or two, and stand in a third key with the time until which that holds. What one of
--- Redisson's would take off is guessed from its default.
+-- Ours prove their life every second or two, and stand in a third key with the time until which that holds; so does who
+-- holds the lock, if it is one of ours. What one of Redisson's would take off is guessed from its default.
 --
 -- KEYS  1 the lock   2 the list   3 the times   4 ours
 local FOREIGN = 300000
@@ -56,14 +56,19 @@ local function ahead_of(one)
   end
 end
 
--- It lives. `kept`: for how long that holds, ms.
+-- One of ours lives for so long, ms.
+local function note(one, span)
+  redis.call('ZADD', ours, ms(now + span), one)
+  redis.call('PEXPIRE', ours, ms(2 * span), 'GT')
+  if redis.call('PTTL', ours) < 0 then redis.call('PEXPIRE', ours, ms(2 * span)) end
+end
+
+-- It lives, and keeps its place. `kept`: for how long that holds, ms.
 local function prove(one, kept)
   local ahead, span = ahead_of(one)
   if not ahead then return end
   redis.call('ZADD', times, ms(now + span + kept), one)
-  redis.call('ZADD', ours, ms(now + kept), one)
-  redis.call('PEXPIRE', ours, ms(2 * kept), 'GT')
-  if redis.call('PTTL', ours) < 0 then redis.call('PEXPIRE', ours, ms(2 * kept)) end
+  note(one, kept)
   return ahead
 end
 

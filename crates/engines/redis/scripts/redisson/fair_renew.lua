@@ -13,10 +13,10 @@ if type(held) == 'table' then return { -1 } end
 if held == 1 then
   if ARGV[1] ~= '' then
     redis.call('PEXPIRE', KEYS[1], ARGV[1])
+    note(ARGV[2], tonumber(ARGV[1]))
     keep_card(ARGV[3], ARGV[4], ARGV[1])
   end
   return { 1 }
 end
-if not redis.call('ZSCORE', ours, ARGV[2]) then return { 0 } end
 purge()
 return { prove(ARGV[2], tonumber(ARGV[5])) and 2 or 0 }

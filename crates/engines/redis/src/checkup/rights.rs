@@ -149,7 +149,7 @@ fn for_redisson(
     scheme: &Scheme,
     lock: &Place,
 ) {
-    let words: [(&'static str, &[&str]); 20] = [
+    let words: [(&'static str, &[&str]); 22] = [
         ("exists", &[]),
         ("hset", &["a", "1"]),
         ("hget", &["a"]),
@@ -159,6 +159,8 @@ fn for_redisson(
         ("hgetall", &[]),
         ("hdel", &["a"]),
         ("lindex", &["0"]),
+        ("llen", &[]),
+        ("lpos", &["a"]),
         ("lrange", &["0", "0"]),
         ("lrem", &["0", "a"]),
         ("rpush", &["a"]),

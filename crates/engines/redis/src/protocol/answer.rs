@@ -10,22 +10,23 @@ use crate::layout::redisson;
 /// What a script answered about one claim.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    Held {
-        fence: Option<Fence>,
-        left: Option<Duration>,
-    },
-    /// `head`: whose turn it is, where the lock is free and this one has to wait all the same.
-    Queued {
-        ahead: u32,
-        sleep: Duration,
-        head: Option<ClaimId>,
-    },
-    Watching {
-        sleep: Duration,
-    },
+    Held { fence: Option<Fence>, left: Option<Duration> },
+    Queued { ahead: u32, sleep: Duration, next: Next },
+    Watching { sleep: Duration },
     Refused,
     Gone,
     Conflict(u32),
+}
+
+/// What is known of the turn of one who waits.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next {
+    /// Nothing but that it is not now.
+    Unknown,
+    /// It will be told by name.
+    Told,
+    /// The lock is free, and it is another one's.
+    Of(ClaimId),
 }
 
 impl Answer {
@@ -41,13 +42,16 @@ impl Answer {
                     (b"h", [Value::Int(number), Value::Int(left)]) => {
                         fence(*number).map(|number| Self::Held { fence: Some(number), left: millis(*left) })
                     }
-                    (b"q", [Value::Int(ahead), Value::Int(sleep), head @ ..]) => {
-                        let head = match head {
-                            [Value::BulkString(owner)] => Some(redisson::read_owner(owner)),
-                            _ => None,
+                    (b"q", [Value::Int(ahead), Value::Int(sleep), rest @ ..]) => {
+                        let next = match rest {
+                            [Value::Int(0), Value::BulkString(owner)] => {
+                                Next::Of(redisson::read_owner(owner))
+                            }
+                            [Value::Int(1)] => Next::Told,
+                            _ => Next::Unknown,
                         };
                         let sleep = millis(*sleep).unwrap_or_default();
-                        u32::try_from(*ahead).ok().map(|ahead| Self::Queued { ahead, sleep, head })
+                        u32::try_from(*ahead).ok().map(|ahead| Self::Queued { ahead, sleep, next })
                     }
                     (b"w", [Value::Int(sleep)]) => {
                         Some(Self::Watching { sleep: millis(*sleep).unwrap_or(Duration::MAX) })

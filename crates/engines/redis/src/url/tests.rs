@@ -102,7 +102,7 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         ("redis+sentinel://h", "service"),
         ("redis+sentinel://h/", "service"),
         ("redis+cluster://h/1", "database 0"),
-        ("redis://h?layout=other", "native or plain"),
+        ("redis://h?layout=other", "native, plain or redisson"),
         ("redis://h?replicas=0", "majority"),
         ("redis://h?connections=65", "1 to 64"),
         ("redis://h?connections=0", "1 to 64"),

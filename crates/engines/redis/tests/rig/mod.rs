@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each target has its own")]
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use bramah_conformance::{CHILD, Later, Suite, Target};
 use bramah_core::{Engine, Error, ErrorKind, Result};
@@ -31,6 +31,7 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         }
     };
     let url = format!("{url}?layout={layout}");
+    let looked_at = restart.clone().filter(|_| layout.starts_with("redisson"));
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), restart.clone());
         let target = Target::new(move || connect(address.clone())).reachable_at(&url);
@@ -43,7 +44,37 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         };
         Box::pin(async { Ok(target) })
     };
-    Suite::new(name, setup).children(connect).main()
+    let done = Suite::new(name, setup).children(connect).main();
+    match looked_at.map(|server| leftovers(&server)) {
+        Some(Err(why)) => {
+            eprintln!("FAILED: {why}");
+            ExitCode::FAILURE
+        }
+        Some(Ok(())) | None => done,
+    }
+}
+
+/// After the suite there is only what Redisson itself leaves, tokens and the counters of semaphores, and who was there and
+/// what was broken, for a while.
+fn leftovers(server: &Server) -> std::result::Result<(), String> {
+    let expected = |key: &str| -> std::result::Result<bool, String> {
+        let ends = || -> std::result::Result<bool, String> { Ok(server.cli(&["PTTL", key])? != "-1") };
+        Ok(key.starts_with("redisson_lock_token:")
+            || ["bramah:session:", "bramah:broken:", "bramah:queue:"]
+                .iter()
+                .any(|word| key.starts_with(word))
+                && ends()?
+            || server.cli(&["TYPE", key])? == "string" && server.cli(&["GET", key])?.parse::<u32>().is_ok())
+    };
+    bramah_lab::until("a tidy store", Duration::from_secs(30), || {
+        let mut strange = Vec::new();
+        for key in server.cli(&["KEYS", "*"])?.lines() {
+            if !expected(key)? {
+                strange.push(key.to_owned());
+            }
+        }
+        if strange.is_empty() { Ok(()) } else { Err(format!("left over: {strange:?}")) }
+    })
 }
 
 fn connect(url: String) -> Later<Result<Arc<dyn Engine>>> {
