@@ -49,6 +49,12 @@ async fn get_read_lock() {
     assert!(holds.iter().all(|hold| (25_000..=30_000).contains(&stage.pttl(hold))));
     assert_eq!(one.fence(), None);
     assert!(books.write().try_lock().await.unwrap().is_none());
+    let writer = books.write();
+    let waiting = stage.waiting(async move { writer.lock().await }).await;
+    let three = books.read().try_lock().await.unwrap().expect("a writer that waits holds nobody back");
+    three.release().await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
     let mut listener = stage.listen("redisson_rwlock:{books}");
     one.release().await;
     assert_eq!(stage.lines(&["KEYS", "{books}:*"]).len(), 1);
