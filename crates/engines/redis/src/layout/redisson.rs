@@ -215,7 +215,7 @@ impl Scheme {
     pub(crate) fn text(&self, claim: &Claim, place: &Place) -> Result<String> {
         let Some(fleet) = &self.fleet else { return text::encode(claim) };
         let invalid = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", claim.name)));
-        if self.cluster && slot::slot_of(tagged(&place.key).as_bytes()) != place.slot {
+        if self.cluster && slot::slot_of(self.token(place).as_bytes()) != place.slot {
             return invalid(
                 "Redisson's keys for a name with this brace are in different slots of a cluster; use a whole {tag} in \
                  it, or no brace"

@@ -77,3 +77,83 @@ fn scripts_have_no_part_left_out() {
         }
     }
 }
+
+#[test]
+fn redissons_keys_are_named_by_its_rules() {
+    let scheme = scheme(Layout::Redisson, None, true);
+    for (name, token, permits) in [
+        ("orders", "redisson_lock_token:{orders}", "{orders}:timeout"),
+        ("{shop}:orders", "redisson_lock_token:{shop}:orders", "{shop}:orders:timeout"),
+        ("a/b", "redisson_lock_token:{a/b}", "{a/b}:timeout"),
+    ] {
+        let place = scheme.place(&Name::new(name).unwrap());
+        assert_eq!(place.key, name);
+        let [found, ends, channel] = scheme.beside_redisson(&place).map(|place| place.key);
+        assert_eq!((found.as_str(), ends.as_str()), (token, permits));
+        assert_eq!(channel, token.replace("lock_token", "lock__channel"));
+        for key in [&found, &ends, &channel] {
+            assert_eq!(slot::slot_of(key.as_bytes()), place.slot, "{key}");
+        }
+    }
+}
+
+#[test]
+fn a_lock_is_found_by_what_stands_beside_it() {
+    let scheme = scheme(Layout::Redisson, Some("shop:"), false);
+    let names = |key: &str| scheme.names_at(key).iter().map(Name::to_string).collect::<Vec<_>>();
+    assert_eq!(names("shop:orders"), ["orders"]);
+    assert_eq!(names("{shop:orders}:timeout"), ["orders"]);
+    assert_eq!(names("shop:orders:timeout"), ["orders:timeout", "orders"]);
+    assert_eq!(names("redisson_lock_queue:{shop:orders}"), ["orders"]);
+    for other in [
+        "orders",
+        "redisson_lock_token:{shop:orders}",
+        "redisson_lock_timeout:{shop:orders}",
+        "redisson_unlock_latch:{shop:orders}:0",
+        "{shop:orders}:6f1c1f0e-0d8c-4b0e-9f0a-1c2d3e4f5a6b:53:rwlock_timeout:1",
+        "bramah:session:1",
+        "bramah:card:x",
+    ] {
+        assert_eq!(names(other), [""; 0], "{other}");
+    }
+}
+
+#[test]
+fn owners_are_read_back_and_strangers_known_by_their_hash() {
+    let text = "6f1c1f0e-0d8c-4b0e-9f0a-1c2d3e4f5a6b:53";
+    let id = redisson::read_owner(text.as_bytes());
+    assert_eq!((redisson::owner(id), id.seq), (text.to_owned(), 53));
+    for strange in
+        ["", "a:1", "6f1c1f0e-0d8c-4b0e-9f0a-1c2d3e4f5a6b:053", "6f1c1f0e-0d8c-4b0e-9f0a-1c2d3e4f5a6b:-1"]
+    {
+        let id = redisson::read_owner(strange.as_bytes());
+        assert_eq!(
+            (id.seq, id.session.to_string()),
+            (0, crate::script::sha1_hex(strange.as_bytes())[..32].to_owned())
+        );
+    }
+}
+
+#[test]
+fn in_a_cluster_a_name_whose_keys_would_be_apart_is_refused() {
+    let claim = |name: &str| bramah_core::Claim {
+        id: bramah_core::ClaimId { session: SessionId::from_bits(7), seq: 1 },
+        name: Name::new(name).unwrap(),
+        capacity: 1,
+        weight: 1,
+        wait: Wait::No,
+        again: false,
+        floor: None,
+        ttl: Duration::from_secs(30),
+        lease: None,
+        note: "".into(),
+    };
+    for (cluster, name, fine) in
+        [(true, "{a}b", true), (true, "a", true), (true, "a{b", false), (false, "a{b", true)]
+    {
+        let scheme = scheme(Layout::Redisson, None, cluster);
+        let claim = claim(name);
+        let text = scheme.text(&claim, &scheme.place(&claim.name));
+        assert_eq!(text.is_ok(), fine, "{name}: {text:?}");
+    }
+}
