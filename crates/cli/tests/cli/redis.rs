@@ -241,7 +241,7 @@ fn a_url_that_is_wrong_is_told_what_is_allowed() {
     let address = shop.redis.address();
     for (url, words) in [
         (format!("redis://{address}?layuot=plain"), "there is no option layuot; there are layout,"),
-        (format!("redis://{address}?layout=plane"), "allowed is native or plain"),
+        (format!("redis://{address}?layout=plane"), "allowed is native, plain or redisson"),
         (format!("redis://{address}?timeout=5"), "a time like 500ms"),
         (format!("redis://{address}/99"), "the database of the url"),
         (format!("redis+cluster://{address}"), "use redis://"),

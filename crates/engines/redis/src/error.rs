@@ -93,6 +93,13 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
             ErrorKind::Unavailable,
             format!("the redis cluster at {address} is down: {said}; look at its nodes"),
         ),
+        // A key that was not named beforehand, in the middle of a move.
+        "ERR" if said.contains("non local key") => (
+            ErrorKind::Unavailable,
+            format!(
+                "redis at {address} is moving the keys of this lock to another node; try again when that is over"
+            ),
+        ),
         "TRYAGAIN" => (
             ErrorKind::Unavailable,
             format!("redis at {address} is moving the keys to another node: {said}; try again"),

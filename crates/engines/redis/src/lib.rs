@@ -66,7 +66,7 @@ mod survey;
 mod text;
 mod url;
 
-pub use config::{Address, Config, Eviction, Layout, Replicas, Secret, Tls, Topology};
+pub use config::{Address, Config, Eviction, Layout, PubSub, Replicas, Secret, Tls, Topology};
 pub use engine::Redis;
 
 /// For `cargo xtask bench redis`, and nobody else.

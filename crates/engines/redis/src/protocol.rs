@@ -3,7 +3,7 @@
 mod answer;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -108,8 +108,26 @@ struct Member {
     channel: Arc<str>,
     /// When its record was last written.
     recorded_ns: AtomicU64,
+    /// The numbers of its claims that had a note, in Redisson's layout.
+    noted: Mutex<HashSet<u64>>,
     /// Whether that, and what else is not urgent, is being done.
     looked_after: AtomicBool,
+}
+
+impl Member {
+    /// Whether a claim has, or ever had, a note.
+    fn has_note(&self, seq: u64, now: bool) -> bool {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if now {
+            noted.insert(seq);
+        }
+        noted.contains(&seq)
+    }
+
+    /// The claim is over.
+    fn forget_note(&self, seq: u64) {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).remove(&seq);
+    }
 }
 
 /// The right to look after a session, for one at a time; given back also when its task ends with its runtime.
@@ -165,6 +183,7 @@ impl<D: Driver> Protocol<D> {
             opening,
             channel,
             recorded_ns: AtomicU64::new(0),
+            noted: Mutex::default(),
             looked_after: AtomicBool::new(false),
         });
         self.record(&member).await?;
@@ -328,10 +347,13 @@ impl<D: Driver> Protocol<D> {
         self.driver.is_listening(place.slot, &self.scheme.channel(place.slot, session))
     }
 
-    /// A claim as a layout sees it. One that nobody keeps must be found again by others, with all there is to it.
+    /// A claim as a layout sees it. One that nobody keeps must be found again by others, with all there is to it; and what
+    /// once had a note has to lose it.
     pub(crate) fn item<'a>(&self, claim: &'a Claim, place: &'a Place, text: &'a str) -> Item<'a> {
         let carded = self.terms.layout == Layout::Redisson
-            && self.member(claim.id.session).is_none_or(|member| member.opening.keep == Keep::Nobody);
+            && self.member(claim.id.session).is_none_or(|member| {
+                member.opening.keep == Keep::Nobody || member.has_note(claim.id.seq, !claim.note.is_empty())
+            });
         Item { place, claim, text, carded }
     }
 
@@ -433,6 +455,11 @@ impl<D: Driver> Protocol<D> {
         let patience = if record.is_some() { self.terms.timeout } else { self.patience(claim.ttl) };
         let left =
             self.driver.send(self.scheme.leave(self.item(&claim, &place, &text), way, patience)).await?;
+        if self.terms.layout == Layout::Redisson
+            && let Some(member) = self.member(claim.id.session)
+        {
+            member.forget_note(claim.id.seq);
+        }
         if left == Value::Int(2) {
             self.lines.clear(&place.key);
         }

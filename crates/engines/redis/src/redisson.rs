@@ -361,5 +361,10 @@ fn whole(text: &str, publish: &str) -> String {
         .replace("@publish@", publish)
 }
 
+/// The examples of the guide compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/guide/from-redisson.md")]
+struct Guide;
+
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the lock   2 to 4 see fair_queue.lua   5 the token
 -- ARGV  see hold.lua; 7 the key of a semaphore's permits  8 how long its place is kept, ms  9 Redisson's channel, before a
---       waiter's name  10 the mark's key, for the channels of ours
+--       waiter's name  10 what the channels of sessions begin with
 --@include redisson/hold.lua
 --@include redisson/fair_queue.lua
 local kept = tonumber(ARGV[8])

@@ -12,11 +12,7 @@ local WHOLE = 4294967295
 local function is(letter) return string.find(how, letter, 2, true) end
 
 local function leave_card()
-  if ARGV[6] ~= '' then
-    call('SET', ARGV[5], ARGV[6], 'PX', ARGV[2])
-  elseif ARGV[5] ~= '' then
-    call('DEL', ARGV[5])
-  end
+  if ARGV[6] ~= '' then call('SET', ARGV[5], ARGV[6], 'PX', ARGV[2]) end
 end
 
 -- Others of this process watch it: what is read is tracked.

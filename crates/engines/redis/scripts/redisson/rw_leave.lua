@@ -2,9 +2,9 @@
 -- Releases a reader or the writer of an RReadWriteLock, whatever its count is.
 -- On a server out of memory, too: what is held can be given back there.
 --
--- KEYS  1 the lock   2 the mark's key, for the channels of breaks
--- ARGV  1 the owner  2 the key of its card, or nothing  3 Redisson's channel  4 to 7 as in mutex_leave.lua, or nothing
---       8 what the keys of read holds begin with
+-- KEYS  1 the lock
+-- ARGV  1 the owner  2 the key of its card, or nothing  3 Redisson's channel  4 to 8 as in mutex_leave.lua, or nothing;
+--       last what the keys of read holds begin with
 -- Answer: 1 if it was there, else 0.
 --@include redisson/rw_kinds.lua
 --@include redisson/owner.lua

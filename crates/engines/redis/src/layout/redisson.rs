@@ -335,12 +335,11 @@ impl Scheme {
         };
         cmd.arg(text::millis(claim.lease.unwrap_or(claim.ttl))).arg(flags);
         cmd.arg(claim.floor.map_or(String::new(), |floor| floor.to_string()));
-        match (self.is_carded(item), how) {
-            (true, _) => cmd.arg(self.card(item)).arg(text::encode(claim).unwrap_or_default()),
-            // It may have had one before.
-            (false, None) => cmd.arg(self.card(item)).arg(""),
-            (false, Some(_)) => cmd.arg("").arg(""),
-        };
+        if self.is_carded(item) {
+            cmd.arg(self.card(item)).arg(text::encode(claim).unwrap_or_default());
+        } else {
+            cmd.arg("").arg("");
+        }
         cmd.arg(self.permits(place));
         match form {
             Form::Ours | Form::Mutex | Form::Read => &mut cmd,
@@ -366,12 +365,13 @@ impl Scheme {
     ) -> Request {
         let Item { place, claim, text, .. } = item;
         let form = fleet.form(claim);
-        let mark = self.mark(place.slot);
         let keys: Vec<String> = match form {
-            Form::Fair => self.fair_keys(place).into_iter().chain([mark]).collect(),
-            Form::Pool => vec![place.key.clone(), mark, self.permits(place)],
-            Form::Ours | Form::Mutex | Form::Read | Form::Write => vec![place.key.clone(), mark],
+            Form::Fair => self.fair_keys(place).into(),
+            Form::Pool => vec![place.key.clone(), self.permits(place)],
+            Form::Ours | Form::Mutex | Form::Read | Form::Write => vec![place.key.clone()],
         };
+        // No key is set there, so it is none to name: one that is missing would stop everything while a slot moves.
+        let mark = self.mark(place.slot);
         let script = &fleet.scripts(form).leave;
         let mut cmd = call(script, &keys);
         if form == Form::Pool {
@@ -383,10 +383,11 @@ impl Scheme {
         cmd.arg(card).arg(self.told_at(place, form));
         if let Way::Broken(record) = way {
             cmd.arg(text::identity(claim.id)).arg(record).arg(text::millis(RECORD)).arg(self.record(place));
+            cmd.arg(&mark);
         }
         match form {
             Form::Ours | Form::Mutex => &mut cmd,
-            Form::Fair => cmd.arg(text::millis(claim.kept())),
+            Form::Fair => cmd.arg(mark).arg(text::millis(claim.kept())),
             Form::Read | Form::Write => cmd.arg(tagged(&place.key)),
             Form::Pool => cmd.arg(claim.weight),
         };

@@ -18,7 +18,7 @@ fn cut_all(server: &Server) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_and_a_place_survive_the_end_of_their_connections_and_the_hand_over_is_still_pushed() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
         let (a, b) = (open(&url, ms(15_000)).await, open(&url, ms(15_000)).await);
@@ -55,7 +55,7 @@ async fn await_ears(server: &Server, layout: Layout, session: &Session) {
     eventually("somebody who listens", PATIENCE, || {
         let there = match layout {
             Layout::Native => !server.call(&["PUBSUB", "CHANNELS", &channel])?.many().is_empty(),
-            Layout::Plain => server.call(&["INFO", "stats"])?.text().lines().any(|line| {
+            Layout::Plain | Layout::Redisson => server.call(&["INFO", "stats"])?.text().lines().any(|line| {
                 line.strip_prefix("tracking_total_keys:").is_some_and(|count| count.trim() != "0")
             }),
         };
@@ -66,7 +66,7 @@ async fn await_ears(server: &Server, layout: Layout, session: &Session) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn a_lock_goes_round_among_eight_while_every_connection_is_cut_again_and_again() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let server = Arc::new(server(&[]));
         let url = layout.url(&server.url());
         let ttl = ms(3000);

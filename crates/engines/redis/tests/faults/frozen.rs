@@ -7,7 +7,7 @@ use crate::rig::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_outlives_a_server_that_stands_still_for_less_than_the_ttl() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
         let ttl = ms(4500);
@@ -35,7 +35,7 @@ async fn a_hold_outlives_a_server_that_stands_still_for_less_than_the_ttl() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_on_a_server_that_stands_still_for_longer_is_lost_at_its_deadline_and_then_handed_on() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
         let ttl = ms(2000);

@@ -38,10 +38,10 @@ async fn ledger_of_its_own(lock: &bramah_core::Lock) -> Held {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_pause_of_all_commands_is_outlived() {
-    on_both(|layout| a_pause_is_outlived(layout, "ALL")).await;
+    on_all(|layout| a_pause_is_outlived(layout, "ALL")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_pause_of_writes_is_outlived() {
-    on_both(|layout| a_pause_is_outlived(layout, "WRITE")).await;
+    on_all(|layout| a_pause_is_outlived(layout, "WRITE")).await;
 }

@@ -46,7 +46,7 @@ const POLICIES: [&str; 4] = ["any", "majority", "all", "2"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn with_enough_replicas_a_grant_comes_at_once_and_after_waiting() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let group = Group::start().await;
         for policy in POLICIES {
             let (a, b) = (group.open(layout, policy).await, group.open(layout, policy).await);
@@ -68,7 +68,7 @@ async fn with_enough_replicas_a_grant_comes_at_once_and_after_waiting() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_grant_that_too_few_replicas_have_is_withdrawn_and_told() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let group = Group::start().await;
         let mut sessions = Vec::new();
         for policy in POLICIES {
@@ -120,7 +120,7 @@ async fn a_grant_that_too_few_replicas_have_is_withdrawn_and_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_pushed_grant_that_too_few_replicas_have_is_no_grant() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let group = Group::start().await;
         let (a, b) = (group.open(layout, "all").await, group.open(layout, "all").await);
         let ledger = Ledger::strict();
@@ -142,7 +142,7 @@ async fn a_pushed_grant_that_too_few_replicas_have_is_no_grant() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_question_that_too_few_replicas_have_heard_of_does_not_cost_the_lock() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let group = Group::start().await;
         let (a, b) = (group.open(layout, "all").await, group.open(layout, "none").await);
         let ledger = Ledger::strict();

@@ -20,25 +20,37 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum Layout {
     Native,
     Plain,
+    Redisson,
 }
 
 impl Layout {
-    pub(crate) const ALL: [Self; 2] = [Self::Native, Self::Plain];
+    pub(crate) const BOTH: [Self; 2] = [Self::Native, Self::Plain];
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Plain, Self::Redisson];
 
     /// A URL with the option for this layout.
     pub(crate) fn url(self, base: &str) -> String {
         let word = match self {
             Self::Native => "native",
             Self::Plain => "plain",
+            Self::Redisson => "redisson",
         };
         let sign = if base.contains('?') { '&' } else { '?' };
         format!("{base}{sign}layout={word}")
     }
 }
 
-/// Runs a test on both layouts at the same time.
+/// Runs a test on both layouts of ours at the same time.
 pub(crate) async fn on_both<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Layout) -> F) {
-    let running = Layout::ALL.map(|layout| (layout, tokio::spawn(test(layout))));
+    on(&Layout::BOTH, test).await;
+}
+
+/// And on Redisson's.
+pub(crate) async fn on_all<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Layout) -> F) {
+    on(&Layout::ALL, test).await;
+}
+
+async fn on<F: Future<Output = ()> + Send + 'static>(layouts: &[Layout], test: impl Fn(Layout) -> F) {
+    let running: Vec<_> = layouts.iter().map(|&layout| (layout, tokio::spawn(test(layout)))).collect();
     for (layout, test) in running {
         if let Err(why) = test.await {
             eprintln!("on the layout {layout:?}");
@@ -230,7 +242,7 @@ pub(crate) async fn await_line(server: &Server, layout: Layout, name: &str, memb
                 }
             }
             // Nobody stands in a line; who waits has its connection tell it of changes, and has been refused once.
-            Layout::Plain => {
+            Layout::Plain | Layout::Redisson => {
                 let tracking = server.call(&["INFO", "clients"])?.text();
                 let clients = tracking.lines().find_map(|line| line.strip_prefix("tracking_clients:"));
                 let clients: usize = clients.and_then(|n| n.trim().parse().ok()).unwrap_or(0);
@@ -242,13 +254,16 @@ pub(crate) async fn await_line(server: &Server, layout: Layout, name: &str, memb
     .await;
 }
 
-/// The keys that should not be there: all but the marks, which are there for good.
+/// The keys that should not be there: all but the marks and Redisson's tokens, which are there for good.
 pub(crate) fn leftovers(server: &Server) -> std::result::Result<Vec<String>, String> {
     let keys = server.call(&["KEYS", "*"])?.many();
     Ok(keys.iter().map(|key| key.text()).filter(|key| !is_mark(key)).collect())
 }
 
 fn is_mark(key: &str) -> bool {
+    if key.starts_with("redisson_lock_token:") {
+        return true;
+    }
     let rest = key.strip_prefix("bramah:").unwrap_or_default();
     rest == "mark" || rest.strip_prefix('{').is_some_and(|rest| rest.ends_with("}:mark"))
 }

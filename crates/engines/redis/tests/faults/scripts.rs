@@ -19,7 +19,7 @@ fn flush(server: &Server) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_step_is_taken_on_a_server_that_has_just_forgotten_all_scripts() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
         let ttl = ms(1500);
@@ -56,7 +56,7 @@ async fn every_step_is_taken_on_a_server_that_has_just_forgotten_all_scripts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_hundred_locks_live_on_while_scripts_are_forgotten_all_the_time() {
-    on_both(|layout| async move {
+    on_all(|layout| async move {
         let server = Arc::new(server(&[]));
         let url = layout.url(&server.url());
         let ttl = ms(3000);

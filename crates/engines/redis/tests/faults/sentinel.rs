@@ -76,10 +76,10 @@ async fn a_failover_is_survived(layout: Layout, cause: Cause) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn a_failover_that_was_asked_for_moves_hold_and_line_to_the_new_master() {
-    on_both(|layout| a_failover_is_survived(layout, Cause::Asked)).await;
+    on_all(|layout| a_failover_is_survived(layout, Cause::Asked)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn a_killed_master_is_followed_by_its_replica_with_hold_and_line() {
-    on_both(|layout| a_failover_is_survived(layout, Cause::Killed)).await;
+    on_all(|layout| a_failover_is_survived(layout, Cause::Killed)).await;
 }
