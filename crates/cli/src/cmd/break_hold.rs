@@ -52,7 +52,8 @@ async fn attempt(
             emit(&(json::to_line(&told) + "\n"))?;
         }
         (Form::Human, Some((line, place))) if place.is_held() => {
-            let fenced = session.profile().fence != Fencing::None;
+            // A counter rises with the next grant only.
+            let fenced = !matches!(session.profile().fence, Fencing::None | Fencing::Volatile);
             say(&format!("{name}: {}", ended(line, place, &after, fenced)));
         }
         (Form::Human, Some((_, place))) => say(&format!(
@@ -80,8 +81,12 @@ fn ended(
         Ok(after) => then(before, after.as_ref()),
     };
     let fence = if fenced { ", and the fence has risen" } else { "" };
+    let learns = match place.about {
+        Some(_) => "who held it learns at once, or with its next renewal",
+        None => "who held it is not told, unless it was one of bramah's",
+    };
     format!(
-        "the hold of {} ({}) is broken after {}; {then}{fence}; who held it learns at once, or with its next renewal",
+        "the hold of {} ({}) is broken after {}; {then}{fence}; {learns}",
         holder::owner(place),
         place.claim.id.tag(),
         span::write(holder::held(place))

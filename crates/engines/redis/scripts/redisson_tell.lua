@@ -7,5 +7,5 @@ local function counted(value)
 end
 -- In a cluster there is no channel where it would be in another slot than the key.
 local function tell(channel, payload)
-  if channel ~= '' then redis.call('@publish@', channel, payload) end
+  if channel ~= '' then redis.call('@tell@', channel, payload) end
 end

@@ -9,7 +9,7 @@
 //! | `RPermitExpirableSemaphore` | [`Permits`] | `N`, `{N}:timeout` | `redisson_sc:{N}` |
 //! | `RCountDownLatch` | [`Latch`] | `N` | `redisson_countdownlatch__channel__{N}` |
 //!
-//! A name is the key as it stands, without the prefix of the engine. One with a `{` in it gets no braces of its own, but
+//! A name is the key as it stands; on an engine of Redisson's layout with a prefix, after that. One with a `{` in it gets no braces of its own, but
 //! for the channel of a latch, which always does. Messages go out by `PUBLISH`, in a cluster by `SPUBLISH`, as Redisson
 //! sends them by default.
 //!
@@ -128,12 +128,13 @@ impl Object {
     fn new(redis: &Redis, kind: Kind, name: String) -> Self {
         let protocol = redis.0.clone();
         let cluster = protocol.driver.is_cluster();
+        let name = protocol.scheme.object_key(name);
         let (channel, keys) = (kind.channel(&name), kind.keys(name));
         let slot = slot_of(keys[0].as_bytes());
         let is_elsewhere = |key: &str| cluster && slot_of(key.as_bytes()) != slot;
         let apart = keys.iter().any(|key| is_elsewhere(key));
         let channel = if is_elsewhere(&channel) { String::new() } else { channel };
-        let scripts = Scripts::of(cluster);
+        let scripts = Scripts::of(protocol.scheme.tells());
         Self { protocol, scripts, kind, keys: keys.into(), channel: channel.into(), slot, apart }
     }
 
@@ -321,17 +322,25 @@ struct Scripts {
 }
 
 impl Scripts {
-    fn of(cluster: bool) -> &'static Self {
-        static SCRIPTS: [OnceLock<Scripts>; 2] = [OnceLock::new(), OnceLock::new()];
-        SCRIPTS[usize::from(cluster)].get_or_init(|| Self::new(if cluster { "SPUBLISH" } else { "PUBLISH" }))
+    /// Those that tell with these commands.
+    fn of(tells: &[&str]) -> &'static Self {
+        static ONE: OnceLock<Scripts> = OnceLock::new();
+        static SHARDED: OnceLock<Scripts> = OnceLock::new();
+        static BOTH: OnceLock<Scripts> = OnceLock::new();
+        let scripts = match tells {
+            ["publish"] => &ONE,
+            ["spublish"] => &SHARDED,
+            _ => &BOTH,
+        };
+        scripts.get_or_init(|| Self::new(tells))
     }
 
-    fn new(publish: &str) -> Self {
+    fn new(tells: &[&str]) -> Self {
         macro_rules! script {
             ($name:literal) => {
                 Arc::new(Script::new(
                     $name,
-                    whole(include_str!(concat!("../scripts/", $name, ".lua")), publish),
+                    whole(include_str!(concat!("../scripts/", $name, ".lua")), tells),
                 ))
             };
         }
@@ -355,10 +364,13 @@ impl Scripts {
 }
 
 /// The script with the parts that it names.
-fn whole(text: &str, publish: &str) -> String {
-    text.replace("--@include redisson_tell.lua", include_str!("../scripts/redisson_tell.lua"))
-        .replace("--@include redisson_permits_time.lua", include_str!("../scripts/redisson_permits_time.lua"))
-        .replace("@publish@", publish)
+fn whole(text: &str, tells: &[&str]) -> String {
+    let text =
+        text.replace("--@include redisson_tell.lua", include_str!("../scripts/redisson_tell.lua")).replace(
+            "--@include redisson_permits_time.lua",
+            include_str!("../scripts/redisson_permits_time.lua"),
+        );
+    crate::layout::redisson::tells(&text, tells)
 }
 
 /// The examples of the guide compile.

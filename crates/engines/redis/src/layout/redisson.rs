@@ -136,7 +136,7 @@ pub(super) fn includes(text: &str) -> String {
 }
 
 /// Every message once for each of the commands that tell it. Each is a line of its own.
-pub(super) fn tells(text: &str, commands: &[&str]) -> String {
+pub(crate) fn tells(text: &str, commands: &[&str]) -> String {
     let mut told = String::with_capacity(text.len());
     for line in text.lines() {
         if line.contains("@tell@") {
@@ -260,7 +260,16 @@ impl Scheme {
 
     /// The commands that Redisson's waiters are told with.
     pub(crate) fn tells(&self) -> &'static [&'static str] {
-        self.fleet.as_ref().map_or(&[], |fleet| fleet.tells)
+        match &self.fleet {
+            Some(fleet) => fleet.tells,
+            None if self.cluster => &["spublish"],
+            None => &["publish"],
+        }
+    }
+
+    /// The key of one of Redisson's other objects.
+    pub(crate) fn object_key(&self, name: String) -> String {
+        if self.fleet.is_some() { format!("{}{name}", self.prefix) } else { name }
     }
 
     /// The end of a name's token, where there is one.

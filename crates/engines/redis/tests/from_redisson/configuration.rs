@@ -6,7 +6,7 @@ use bramah_redis::Redis;
 use crate::stage::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_prefix_goes_before_the_names_of_locks_only() {
+async fn a_prefix_goes_before_every_name() {
     let stage = Stage::enter().await;
     let redis = Redis::from_url(&format!("{}&prefix=shop:", stage.url())).unwrap();
     let semaphore = redis.redisson_semaphore("printers");
@@ -15,7 +15,7 @@ async fn a_prefix_goes_before_the_names_of_locks_only() {
     assert!(stage.exists("shop:orders") && stage.exists("redisson_lock_token:{shop:orders}"));
     assert_eq!(line(&session, "orders").await.holders().count(), 1);
     assert!(semaphore.try_set_permits(3, None).await.unwrap());
-    assert!(stage.exists("printers"));
+    assert!(stage.exists("shop:printers"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
