@@ -64,7 +64,8 @@ pub(super) fn run(scores: &mut Scores, server: &Server, rounds: usize) -> Result
                 let before = server.cpu()?;
                 let driven = java.pairs(kind, caller, callers, SPAN)?;
                 let used = server.cpu()? - before;
-                fields.push(contender, driven.pairs, driven.seconds, driven.cpu, used);
+                let server_cpu = used * driven.pairs / driven.all;
+                fields.push(contender, driven.pairs, driven.seconds, driven.cpu, server_cpu);
             }
             for (nth, session) in sessions.iter().enumerate() {
                 let warm = runtime.block_on(burst(Locked::workers(session, callers)?, WARM_UP))?;

@@ -7,7 +7,7 @@ use bramah_core::{Lock, Name, Release, Session};
 use crate::{
     AT_ONCE, LONG, LONG_MS,
     java::{Java, WATCHDOG},
-    world::{World, everywhere, now},
+    world::{World, close, everywhere, now},
 };
 
 /// What Redisson calls it, and how to have it with us.
@@ -126,6 +126,7 @@ async fn theirs_then_ours(scene: Scene) {
     assert_eq!(scene.java("tryLock").await, "false");
     assert_eq!(guard.release().await, Release::Released);
     scene.assert_free();
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -148,6 +149,7 @@ async fn told(scene: Scene) {
     }
     // A waiter looks by itself half a second after it last did. A busy machine is not slow every time.
     assert!(quickest < Duration::from_millis(400), "the quickest after {quickest:?}");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -177,6 +179,7 @@ async fn ours_then_theirs(scene: Scene) {
     assert!(lock.try_lock().await.unwrap().is_none());
     assert_eq!(scene.java("unlock").await, "released");
     scene.assert_free();
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -200,6 +203,7 @@ async fn kept(theirs: Scene) {
     assert_eq!(theirs.java("unlock").await, "released");
     ours.assert_free();
     theirs.assert_free();
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -222,6 +226,8 @@ async fn forced_by_java(scene: Scene) {
     assert!(next.confirm().await.unwrap(), "the first one did not end the second");
     assert_eq!(next.release().await, Release::Released);
     scene.assert_free();
+    close(owner).await;
+    close(other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -254,4 +260,5 @@ async fn broken_by_us(scene: Scene) {
     let call = format!("{} unlock {}", scene.kind.word(), scene.name);
     assert_eq!(java.ask(&next, &call).await, "released");
     scene.assert_free();
+    close(session).await;
 }

@@ -10,10 +10,10 @@ use bramah_core::Release;
 use bramah_lab::{Signal, interop};
 
 use crate::{
-    AT_ONCE, LONG, LONG_MS,
+    AT_ONCE, LONG, LONG_MS, PATIENCE,
     exclusive::{Kind, Scene},
-    java::WATCHDOG,
-    world::{World, everywhere, now, open},
+    java::{OLDER, WATCHDOG},
+    world::{World, close, everywhere, now, open},
 };
 
 /// The ttl of our process.
@@ -28,6 +28,21 @@ fn soon_after(ttl: Duration) -> Duration {
     ttl + AT_ONCE
 }
 
+/// Whether Redisson does not wake by itself when a holder dies without a word. The fair lock of the older one reckons
+/// how long to sleep from the time when it came. If the holder has renewed since, that is negative, and it takes this for
+/// no limit.
+fn oversleeps(scene: &Scene) -> bool {
+    scene.kind == Kind::Fair && scene.world.version == OLDER
+}
+
+async fn try_until_held(scene: &Scene) {
+    let began = now();
+    while scene.java(&format!("tryLock 0 {LONG_MS}")).await != "true" {
+        assert!(now().since(began) < PATIENCE, "{} is not free", scene.name);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_redisson_that_is_killed_is_followed_by_us_after_its_watchdogs_timeout() {
     everywhere(|world| async move {
@@ -38,15 +53,16 @@ async fn a_redisson_that_is_killed_is_followed_by_us_after_its_watchdogs_timeout
         let mut waiting = Vec::new();
         for scene in &scenes {
             let session = scene.session(LONG).await;
-            waiting.push(scene.world.wait_for(&scene.lock(&session)).await);
+            waiting.push((scene.world.wait_for(&scene.lock(&session)).await, session));
         }
         java.kill();
         let killed = now();
-        for waiting in waiting {
+        for (waiting, session) in waiting {
             let (granted, guard) = waiting.finish().await;
             let waited = granted.since(killed);
             assert!(waited > WATCHDOG / 3 && waited < soon_after(WATCHDOG), "{guard:?} after {waited:?}");
             assert_eq!(guard.release().await, Release::Released);
+            close(session).await;
         }
     })
     .await;
@@ -64,16 +80,17 @@ async fn a_redisson_that_is_frozen_has_lost_its_locks_to_us_and_learns_it() {
         for scene in &scenes {
             let session = scene.session(LONG).await;
             let frozen = now();
-            held.push(scene.lock(&session).lock().await.unwrap());
+            held.push((scene.lock(&session).lock().await.unwrap(), session));
             assert!(now().since(frozen) < soon_after(WATCHDOG), "after {:?}", now().since(frozen));
         }
         java.thaw();
-        for (scene, guard) in scenes.iter().zip(held) {
+        for (scene, (guard, session)) in scenes.iter().zip(held) {
             assert_eq!(scene.java_of(&java, "isHeldByCurrentThread").await, "false");
             let told = scene.java_of(&java, "unlock").await;
             assert!(told.starts_with("error IllegalMonitorStateException"), "{told}");
             assert!(guard.confirm().await.unwrap(), "theirs did not end ours");
             assert_eq!(guard.release().await, Release::Released);
+            close(session).await;
         }
     })
     .await;
@@ -86,7 +103,11 @@ async fn a_process_of_ours_that_is_killed_is_followed_by_redisson_after_its_ttl(
         let mut ours = Ours::start(world, &scenes);
         let mut waiting = Vec::new();
         for scene in &scenes {
-            waiting.push(scene.begin(&world.java, &format!("lock {LONG_MS}")));
+            if oversleeps(scene) {
+                waiting.push(None);
+                continue;
+            }
+            waiting.push(Some(scene.begin(&world.java, &format!("lock {LONG_MS}"))));
             world.java.await_parked(&scene.name).await;
         }
         let [(reader, writes), (permit, takes)] =
@@ -99,7 +120,10 @@ async fn a_process_of_ours_that_is_killed_is_followed_by_redisson_after_its_ttl(
         ours.child.kill().unwrap();
         let killed = now();
         for (scene, waiting) in scenes.iter().zip(waiting) {
-            assert_eq!(waiting.finish().await, "held");
+            match waiting {
+                Some(waiting) => assert_eq!(waiting.finish().await, "held"),
+                None => try_until_held(scene).await,
+            }
             let waited = now().since(killed);
             assert!(waited > TTL / 3 && waited < soon_after(TTL), "{} after {waited:?}", scene.name);
             assert_eq!(scene.java("unlock").await, "released");
@@ -119,7 +143,11 @@ async fn a_process_of_ours_that_is_frozen_has_lost_its_locks_to_redisson_and_lea
         interop::signal(&ours.child, Signal::STOP).unwrap();
         let frozen = now();
         for scene in &scenes {
-            assert_eq!(scene.java(&format!("lock {LONG_MS}")).await, "held");
+            if oversleeps(scene) {
+                try_until_held(scene).await;
+            } else {
+                assert_eq!(scene.java(&format!("lock {LONG_MS}")).await, "held");
+            }
         }
         assert!(now().since(frozen) < soon_after(TTL), "after {:?}", now().since(frozen));
         interop::signal(&ours.child, Signal::CONT).unwrap();
@@ -164,8 +192,8 @@ impl Ours {
     /// The next one that is not the test harness's.
     fn line(&mut self) -> String {
         let mut lines = self.lines.by_ref().map_while(Result::ok);
-        let found = lines.find_map(|line| line.split_once("ours: ").map(|(_, line)| line.to_owned()));
-        found.expect("the process ended")
+        let find = || lines.find_map(|line| line.split_once("ours: ").map(|(_, line)| line.to_owned()));
+        tokio::task::block_in_place(find).expect("the process ended")
     }
 }
 

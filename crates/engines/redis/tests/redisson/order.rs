@@ -7,7 +7,7 @@ use bramah_core::Release;
 use crate::{
     AT_ONCE, LONG, LONG_MS,
     exclusive::{Kind, Scene},
-    world::{World, everywhere, now},
+    world::{World, close, everywhere, now},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -52,6 +52,7 @@ async fn in_turn(world: &'static World) {
     }
     let left = ["redisson_lock_queue", "redisson_lock_timeout"].map(|key| format!("{key}:{{{name}}}"));
     assert_eq!(world.call(&name, &["EXISTS", &name, &left[0], &left[1]]).text(), "0");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -66,7 +67,7 @@ async fn passed_over(world: &'static World) {
     let lock = scene.lock(&session);
     assert_eq!(scene.java(&format!("lock {LONG_MS}")).await, "held");
     // One of each gives up, and then one of each waits for good.
-    let brief = java.begin(&format!("{name}-1"), &format!("fair tryLock {name} 300 {LONG_MS}"));
+    let brief = java.begin(&format!("{name}-1"), &format!("fair tryLock {name} 2000 {LONG_MS}"));
     world.await_queue(&name, 1).await;
     assert!(lock.lock_within(Duration::from_millis(300)).await.is_err());
     assert_eq!(brief.finish().await, "false");
@@ -85,6 +86,7 @@ async fn passed_over(world: &'static World) {
     assert_eq!(last.finish().await, "held");
     assert!(now().since(freed) < AT_ONCE, "after {:?}", now().since(freed));
     assert_eq!(java.ask(&format!("{name}-2"), &format!("fair unlock {name}")).await, "released");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -112,6 +114,7 @@ async fn tokens(world: &'static World) {
         assert!(token > last, "{token} after {last}");
         last = token;
     }
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -160,6 +163,7 @@ async fn crowd(scene: Scene) {
                 add();
                 assert_eq!(guard.release().await, Release::Released);
             }
+            close(session).await;
         }));
     }
     for running in running {

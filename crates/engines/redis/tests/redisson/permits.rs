@@ -7,7 +7,7 @@ use bramah_core::{ErrorKind, Release};
 use crate::{
     AT_ONCE, LONG, LONG_MS,
     java::WATCHDOG,
-    world::{World, everywhere, now},
+    world::{World, close, everywhere, now},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -46,6 +46,7 @@ async fn shared(world: &'static World) {
     assert_eq!(told(&format!("permits availablePermits {name}")).await, "2");
     let wrong = told(&format!("permits release {name} {id}")).await;
     assert!(wrong.starts_with("error "), "{wrong}");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -84,6 +85,7 @@ async fn begun(world: &'static World) {
         assert_eq!(java.ask(&name, &format!("permits release {name} {id}")).await, "released");
     }
     assert_eq!(java.ask(&name, &format!("permits availablePermits {name}")).await, "3");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -109,4 +111,5 @@ async fn leases(world: &'static World) {
         assert_eq!(guard.release().await, Release::Released);
     }
     assert_eq!(java.ask(&name, &format!("permits availablePermits {name}")).await, "2");
+    close(session).await;
 }

@@ -1,10 +1,13 @@
 //! Readers and writers of both.
 
+use std::time::Duration;
+
 use bramah_core::Release;
 
 use crate::{
     AT_ONCE, LONG, LONG_MS,
-    world::{World, everywhere, now},
+    java::WATCHDOG,
+    world::{World, close, everywhere, now},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -55,6 +58,7 @@ async fn together(world: &'static World) {
     assert!(granted.since(freed) < AT_ONCE, "after {:?}", granted.since(freed));
     assert_eq!(guard.release().await, Release::Released);
     assert_eq!(world.call(&name, &["EXISTS", &name]).text(), "0");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -81,6 +85,7 @@ async fn all_woken(world: &'static World) {
     for thread in &threads {
         assert_eq!(java.ask(thread, &format!("read unlock {name}")).await, "released");
     }
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -105,6 +110,7 @@ async fn downgrade(world: &'static World) {
     assert!(lock.write().try_lock().await.unwrap().is_none(), "they still read");
     assert_eq!(java.ask(&name, &format!("read unlock {name}")).await, "released");
     assert_eq!(world.call(&name, &["EXISTS", &name]).text(), "0");
+    close(session).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -114,14 +120,14 @@ async fn readers_of_both_are_kept_alive_past_their_ttls() {
 
 async fn kept(world: &'static World) {
     let (java, name) = (&world.java, world.name("read-kept"));
-    let session = world.session(std::time::Duration::from_secs(2), "").await;
+    let session = world.session(Duration::from_secs(2), "").await;
     let lock = session.rwlock(name.as_str()).unwrap();
     assert_eq!(java.ask(&name, &format!("read lock {name}")).await, "held");
     let guard = lock.read().lock().await.unwrap();
     let since = now();
-    while now().since(since) < crate::java::WATCHDOG + std::time::Duration::from_millis(1500) {
+    while now().since(since) < WATCHDOG + Duration::from_millis(1500) {
         assert!(lock.write().try_lock().await.unwrap().is_none());
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // Each alone still keeps a writer out.
     assert!(guard.is_held());
@@ -132,4 +138,5 @@ async fn kept(world: &'static World) {
     assert_eq!(java.ask(&name, &format!("write tryLock {name}")).await, "false");
     assert_eq!(guard.release().await, Release::Released);
     assert_eq!(world.call(&name, &["EXISTS", &name]).text(), "0");
+    close(session).await;
 }

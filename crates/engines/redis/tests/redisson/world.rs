@@ -104,7 +104,8 @@ impl World {
 
     /// Another process with a Redisson, to be killed or frozen.
     pub(crate) fn another(&self) -> Java {
-        Java::start(self.version, &[&self.store.addresses()]).expect("there is one already")
+        let start = || Java::start(self.version, &[&self.store.addresses()]);
+        tokio::task::block_in_place(start).expect("there is one already")
     }
 
     /// A name that no other test uses.
@@ -222,6 +223,12 @@ impl Store {
 pub(crate) async fn open(url: &str, ttl: Duration) -> Session {
     let engine = Redis::from_url(url).unwrap_or_else(|why| panic!("{url}: {why}"));
     Session::builder(engine).ttl(ttl).open().await.unwrap_or_else(|why| panic!("{url}: {why}"))
+}
+
+/// Ends a session. One that is only dropped has its thread wait, and the others on it.
+pub(crate) async fn close(session: Session) {
+    let closed = session.close(PATIENCE).await;
+    assert!(closed.left.is_empty(), "{closed:?}");
 }
 
 pub(crate) fn now() -> Moment {

@@ -26,7 +26,7 @@ import org.redisson.config.Config;
  *
  * <ul>
  * <li><code>pairs KIND MODE CALLERS MS</code>: each caller locks and unlocks a name of its own. The answer is the number of
- * pairs, the nanoseconds that they took, and the nanoseconds of this process's CPU.
+ * pairs, the nanoseconds that they took, the nanoseconds of this process's CPU, and the number with those who were late.
  * <li><code>crowd KIND NAME THREADS START END</code>: all want one lock from START to END. The answer is the number of
  * overlaps, a line <code>thread token asked held left</code> for each hold, and <code>end</code>.
  * </ul>
@@ -113,7 +113,7 @@ public final class Bench {
         over.set(true);
         done.await();
         check();
-        out.println(counted + " " + took + " " + used);
+        out.println(counted + " " + took + " " + used + " " + pairs.sum());
     }
 
     /** One pair after the other, each begun when the one before is done. */
