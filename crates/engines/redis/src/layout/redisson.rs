@@ -162,9 +162,12 @@ fn tagged(key: &str) -> String {
     if key.contains('{') { key.to_owned() } else { format!("{{{key}}}") }
 }
 
-/// What Redisson calls the owner: a client's UUID and a thread's number.
+/// What Redisson calls the owner: a client's UUID and a thread's number. Of one with another name its hash.
 pub(crate) fn owner(id: ClaimId) -> String {
     let session = id.session.to_string();
+    if id.seq == 0 {
+        return format!("#{session}");
+    }
     let part = |from: usize, to: usize| session.get(from..to).unwrap_or_default();
     format!("{}-{}-{}-{}-{}:{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32), id.seq)
 }
@@ -227,7 +230,6 @@ impl Scheme {
                 "Redisson's permits are taken one by one; ask for {MOST_PERMITS} at the most"
             )),
             Form::Pool => Ok(permits_of(claim.id)),
-            _ if claim.id.seq == 0 => Ok(format!("#{}", claim.id.session)),
             Form::Write => Ok(format!("{}:write", owner(claim.id))),
             Form::Ours | Form::Mutex | Form::Fair | Form::Read => Ok(owner(claim.id)),
         }
