@@ -16,14 +16,18 @@ end
 
 -- Drops readers whose leases are over, and says how long the last of the others has. Writers are left alone.
 local function drop_dead_readers(lock, before)
-  local fields, longest = redis.call('HGETALL', lock), 0
+  local fields, longest, dead = redis.call('HGETALL', lock), 0, {}
   for i = 1, #fields, 2 do
     local field = fields[i]
     if field ~= 'mode' and string.sub(field, -6) ~= ':write' then
       local left = reader_left(lock, before, field, fields[i + 1])
-      if left <= 0 then redis.call('HDEL', lock, field) end
+      if not string.find(field, ':', 1, true) then
+        error({ err = 'FOREIGN what is stored there is no lock: an owner has a colon' })
+      end
+      if left <= 0 then dead[#dead + 1] = field end
       longest = math.max(longest, left)
     end
   end
+  for _, field in ipairs(dead) do redis.call('HDEL', lock, field) end
   return longest
 end
