@@ -111,3 +111,26 @@ async fn a_reader_who_may_not_set_its_expiry_leaves_nothing() {
     assert_eq!(stage.cli(&["KEYS", "*orders*"]).trim(), "");
     stage.cli(&["ACL", "DELUSER", "half"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_writer_does_not_take_other_peoples_hash_for_readers() {
+    let stage = Stage::enter().await;
+    stage.cli(&["HSET", "orders", "mode", "read", "alice", "1"]);
+    assert!(stage.redis().claim(Arc::new(claim(1, u32::MAX, u32::MAX))).await.is_err());
+    assert_eq!(stage.lines(&["HGETALL", "orders"]), ["mode", "read", "alice", "1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_card_that_is_none_keeps_no_lock_from_its_renewal() {
+    let stage = Stage::enter().await;
+    let redis = stage.redis();
+    let one = Arc::new(claim(1, 1, 1));
+    assert!(matches!(redis.claim(one.clone()).await.unwrap(), Standing::Held { .. }));
+    let card = stage.lines(&["KEYS", "bramah:card:*"]).remove(0);
+    stage.cli(&["DEL", &card]);
+    stage.cli(&["RPUSH", &card, "x"]);
+    stage.cli(&["PEXPIRE", "orders", "9000"]);
+    let renewal = redis.renew(one.id.session, [one].into()).await.unwrap();
+    assert!(renewal.unknown.is_empty(), "{renewal:?}");
+    assert!(stage.pttl("orders") > 9000);
+}
