@@ -15,7 +15,10 @@ if not there then return redis.error_reply(NONUMBER) end
 if there >= many then
   there = redis.call('DECRBY', KEYS[1], many)
   local until_ms = expiry(ARGV[2])
-  for i = 3, #ARGV do redis.call('ZADD', KEYS[2], until_ms, ARGV[i]) end
+  local new = 0
+  for i = 3, #ARGV do new = new + redis.call('ZADD', KEYS[2], until_ms, ARGV[i]) end
+  -- What had expired and was not taken back yet is not taken twice.
+  if new < many then there = redis.call('INCRBY', KEYS[1], many - new) end
   local ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then redis.call('PEXPIRE', KEYS[2], ttl) end
   return { 1, there, -1 }

@@ -286,7 +286,7 @@ impl<D: Driver> Protocol<D> {
             Wait::Watch => !claim.again,
             Wait::Line => self.scheme.is_fair(),
         };
-        let queued = self.scheme.is_fair().then_some(claim.id);
+        let queued = (self.scheme.is_fair() && claim.wait == Wait::Line).then_some(claim.id);
         let beside = !claim.is_exclusive() && self.scheme.form(&claim) != Form::Pool;
         let watch = watches.then(|| self.ears.watch(place.key.as_bytes(), beside, queued));
         let answer = if claim.again {
@@ -331,7 +331,11 @@ impl<D: Driver> Protocol<D> {
                 }
                 Standing::Queued { ahead: Some(ahead), wake, sleep }
             }
-            Answer::Watching { sleep } => watching(watch, None, sleep),
+            Answer::Watching { sleep } => {
+                // It comes again under another number.
+                self.member(claim.id.session).inspect(|member| member.forget_note(claim.id.seq));
+                watching(watch, None, sleep)
+            }
             Answer::Refused => Standing::Refused,
             Answer::Gone => {
                 self.ears.forget(claim.id);

@@ -24,6 +24,7 @@ if (not head or head == owner) and call('EXISTS', key) == 0 then
     drop(owner)
     shift(0, kept)
   end
+  forget_lost()
   note(owner, tonumber(ARGV[2]))
   if wait == '?' then
     leave_card()

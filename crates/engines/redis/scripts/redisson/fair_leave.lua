@@ -11,8 +11,8 @@
 --@include redisson/owner.lua
 local held = redis.call('HDEL', KEYS[1], owner) == 1
 local ahead = ahead_of(owner)
+redis.call('ZREM', ours, owner)
 if not held and not ahead then return 0 end
-if held then redis.call('ZREM', ours, owner) end
 if ahead then
   shift(ahead + 1, tonumber(ARGV[#ARGV]))
   drop(owner)

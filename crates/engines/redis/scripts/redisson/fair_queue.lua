@@ -3,10 +3,11 @@
 -- stands there for the time of who is ahead and its own.
 --
 -- Ours prove their life every second or two, and stand in a third key with the time until which that holds; so does who
--- holds the lock, if it is one of ours. What one of Redisson's would take off is guessed from its default.
+-- holds the lock, if it is one of ours. What one of Redisson's would take off is guessed from its default; of ours it is
+-- what they take off at the most, and not what is left of their proof: that is less each time.
 --
 -- KEYS  1 the lock   2 the list   3 the times   4 ours
-local FOREIGN = 300000
+local FOREIGN, OURS = 300000, 5000
 local queue, times, ours = KEYS[2], KEYS[3], KEYS[4]
 local now
 do
@@ -21,14 +22,14 @@ local function drop(one)
   redis.call('ZREM', ours, one)
 end
 
--- From the head on, as Redisson does; and those of ours who are silent. True if there was anyone.
+-- From the head on, as Redisson does; but of ours those who are silent, and nobody else. True if there was anyone.
 local function purge()
   local dropped = false
   while true do
     local head = redis.call('LINDEX', queue, 0)
     if not head then return dropped end
-    local late, silent = redis.call('ZSCORE', times, head), redis.call('ZSCORE', ours, head)
-    if late and late - now > 0 and not (silent and silent - now <= 0) then return dropped end
+    local stays = redis.call('ZSCORE', ours, head) or redis.call('ZSCORE', times, head)
+    if stays and stays - now > 0 then return dropped end
     drop(head)
     dropped = true
   end
@@ -48,11 +49,20 @@ end
 
 -- How many are ahead, and how long they may take; nil if it is not there.
 local function ahead_of(one)
-  local all, span = redis.call('LRANGE', queue, 0, -1), 0
-  for i, other in ipairs(all) do
-    if other == one then return i - 1, span end
-    local alive = redis.call('ZSCORE', ours, other)
-    span = span + (alive and alive - now or FOREIGN)
+  local ahead = redis.call('LPOS', queue, one)
+  if not ahead then return end
+  local known, span = {}, 0
+  for _, each in ipairs(redis.call('ZRANGE', ours, 0, -1)) do known[each] = true end
+  for i, other in ipairs(redis.call('LRANGE', queue, 0, ahead)) do
+    if i <= ahead then span = span + (known[other] and OURS or FOREIGN) end
+  end
+  return ahead, span
+end
+
+-- Forgets those of ours who held the lock until their time was over.
+local function forget_lost()
+  for _, each in ipairs(redis.call('ZRANGE', ours, '-inf', ms(now), 'BYSCORE')) do
+    if not redis.call('LPOS', queue, each) then redis.call('ZREM', ours, each) end
   end
 end
 

@@ -8,6 +8,8 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = { now }
+-- A hash with more fields is not taken for a lock.
+local READERS = 10000
 for i = 1, #KEYS, 5 do
   local lock, queue, permits, record, token = unpack(KEYS, i, i + 4)
   local before, kind, capacity, places = ARGV[1 + (i + 4) / 5], redis.call('TYPE', lock).ok, 1, {}
@@ -17,14 +19,18 @@ for i = 1, #KEYS, 5 do
   end
   if kind == 'hash' then
     local left = redis.call('PTTL', lock)
-    local fields = redis.call('HGETALL', lock)
-    if redis.call('HEXISTS', lock, 'mode') == 1 then capacity = 4294967295 end
+    local mode, size = redis.call('HGET', lock, 'mode'), redis.call('HLEN', lock)
+    if mode == 'read' or mode == 'write' then capacity = 4294967295 end
+    -- Anybody's data may lie there, and of any size: an RLock has one field.
+    local is_lock = size == 1 or (capacity > 1 and size <= READERS)
+    if not is_lock then places[1] = false end
+    local fields = is_lock and redis.call('HGETALL', lock) or {}
     for f = 1, #fields, 2 do
       local field = fields[f]
       if capacity == 1 or string.sub(field, -6) == ':write' then
         show('h', field, left, fields[f + 1])
       elseif field ~= 'mode' then
-        local lives = reader_left(before, field, fields[f + 1])
+        local lives = reader_left(lock, before, field, fields[f + 1])
         if lives > 0 then show('h', field, lives, fields[f + 1]) end
       end
     end

@@ -36,7 +36,10 @@ if free < weight then
   return turned_away(first and first - now or -1)
 end
 call('DECRBY', key, weight)
-for number = 0, weight - 1 do call('ZADD', KEYS[2], ms(now + ARGV[2]), permit(owner, number)) end
+local new = 0
+for number = 0, weight - 1 do new = new + call('ZADD', KEYS[2], ms(now + ARGV[2]), permit(owner, number)) end
+-- Redisson's clocks may have ended some before their time: the rest was never given back, and is not taken twice.
+if new < weight then call('INCRBY', key, weight - new) end
 local left = call('PTTL', key)
 if left > 0 then call('PEXPIRE', KEYS[2], left) end
 return granted(exclusive and call('INCR', KEYS[3]) or 0)

@@ -26,5 +26,9 @@ if mode and mode ~= 'read' then return turned_away(call('PTTL', key)) end
 call('SET', KEYS[2], 1, 'PX', ARGV[2])
 if not mode then call('HSET', key, 'mode', 'read') end
 call('HSET', key, owner, 1)
-keep(key, math.max(call('PTTL', key), ARGV[2]), function() call('HDEL', key, owner) end)
+keep(key, math.max(call('PTTL', key), ARGV[2]), function()
+  call('HDEL', key, owner)
+  call('DEL', KEYS[2])
+  if not mode then call('DEL', key) end
+end)
 return granted(0)

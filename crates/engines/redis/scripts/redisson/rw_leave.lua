@@ -14,7 +14,7 @@ local count = call('HGET', key, owner)
 if not count then return 0 end
 call('HDEL', key, owner)
 if not writes then
-  for number = 1, tonumber(count) or 0 do call('DEL', hold_key(before, owner, number)) end
+  for number = 1, holds(count) do call('DEL', hold_key(before, owner, number)) end
 end
 if ARGV[2] ~= '' then call('DEL', ARGV[2]) end
 local longest = drop_dead_readers(key, before)

@@ -14,6 +14,7 @@ for i = 1, count do
   if held == 1 and call('EXISTS', hold) == 0 then
     -- A reader whose time is over does not come back.
     call('HDEL', lock, owner)
+    if call('HLEN', lock) == 1 then call('DEL', lock) end
     held = 0
   end
   if held == 1 and ttl ~= '' then

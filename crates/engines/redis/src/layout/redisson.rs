@@ -176,7 +176,6 @@ impl Scheme {
                 "Redisson's permits are taken one by one; ask for {MOST_PERMITS} at the most"
             )),
             Form::Pool => Ok(permits_of(claim.id)),
-            _ if claim.id.seq == 0 => Ok(format!("#{}", claim.id.session)),
             Form::Write => Ok(format!("{}:write", owner(claim.id))),
             Form::Ours | Form::Mutex | Form::Fair | Form::Read => Ok(owner(claim.id)),
         }

@@ -8,3 +8,4 @@ mod lock;
 mod others;
 mod questions;
 mod stage;
+mod strange;

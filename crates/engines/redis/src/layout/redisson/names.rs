@@ -14,9 +14,12 @@ pub(crate) fn tagged(key: &str) -> String {
     if key.contains('{') { key.to_owned() } else { format!("{{{key}}}") }
 }
 
-/// What Redisson calls the owner: a client's UUID and a thread's number.
+/// What Redisson calls the owner: a client's UUID and a thread's number. Of one with another name its hash.
 pub(crate) fn owner(id: ClaimId) -> String {
     let session = id.session.to_string();
+    if id.seq == 0 {
+        return format!("#{session}");
+    }
     let part = |from: usize, to: usize| session.get(from..to).unwrap_or_default();
     format!("{}-{}-{}-{}-{}:{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32), id.seq)
 }
