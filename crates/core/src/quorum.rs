@@ -39,8 +39,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Engine, Error, ErrorKind, Exit, Fence, Look, Opening, Profile, Renewal, Reply, Result, Scope,
-    SessionId, Standing, Survey, Wait,
+    Claim, Engine, Error, ErrorKind, Exit, Fence, LineView, Look, Opening, Profile, Renewal, Reply, Result,
+    Scope, SessionId, Standing, Survey, Wait,
 };
 pub use builder::Builder;
 use flights::Flights;
@@ -356,17 +356,35 @@ impl Inner {
         Ok(renewal)
     }
 
-    /// Enters a claim again where it was lost. Without a lease only: that has begun elsewhere.
-    fn give_back(&self, claim: &Arc<Claim>, lost: Vec<usize>) {
+    /// Enters a claim again where it was lost. Without a lease only: that has begun elsewhere. One that was broken there is
+    /// broken everywhere: whoever does that comes to the members one by one, and we may be in between.
+    fn give_back(self: &Arc<Self>, claim: &Arc<Claim>, lost: Vec<usize>) {
         if claim.lease.is_some() {
             return;
         }
         let again = Arc::new(Claim { again: false, wait: Wait::No, floor: None, ..(**claim).clone() });
-        for (at, member) in lost.into_iter().filter_map(|at| Some((at, self.members.get(at)?))) {
-            let reply = self.flights.take_off(claim.id, at, member.engine.claim(again.clone()));
+        for (at, member) in lost.into_iter().filter_map(|at| Some((at, self.members.get(at)?.clone()))) {
+            let again = again.clone();
+            let entered = self.flights.take_off(
+                claim.id,
+                at,
+                Reply::later(async move {
+                    let seen = member.engine.survey(&Scope::Exact(again.name.clone()), Look::Once).await?;
+                    let is_broken =
+                        |line: &LineView| line.broken.as_ref().is_some_and(|broken| broken.id == again.id);
+                    if seen.lines.iter().any(is_broken) {
+                        return Ok(Given::Broken);
+                    }
+                    member.engine.claim(again).await.map(|_| Given::Back)
+                }),
+            );
+            let (inner, claim) = (self.clone(), claim.clone());
             tokio::spawn(async move {
-                // What comes of it shows with the next renewal.
-                let _ = reply.await;
+                // What else comes of it shows with the next renewal.
+                if let Ok(Given::Broken) = entered.await {
+                    let everywhere = (0..inner.members.len()).collect();
+                    inner.take_back(&claim, everywhere, inner.patience(claim.ttl)).await;
+                }
             });
         }
     }
@@ -395,6 +413,12 @@ impl Joined {
             *open = is_open;
         }
     }
+}
+
+/// What became of a claim that a member had lost.
+enum Given {
+    Back,
+    Broken,
 }
 
 fn is_held(standing: &Standing) -> bool {

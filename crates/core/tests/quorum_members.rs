@@ -240,6 +240,21 @@ async fn fences_rise_also_where_majorities_share_one_member_only() {
 }
 
 #[tokio::test]
+async fn what_is_broken_at_one_member_is_not_given_back_there() {
+    let nodes = nodes(3);
+    let session = open(&nodes).await;
+    let guard = lock(&session).await.unwrap();
+    // As if who breaks it had come to the first member only, so far.
+    let other = Session::open(nodes[0].store()).await.unwrap();
+    let name = bramah_core::Name::new("x").unwrap();
+    assert!(other.break_hold(&name, guard.tag(), "a test").await.unwrap());
+    tokio::time::timeout(TTL * 2, guard.lost()).await.expect("it is broken everywhere");
+    for node in &nodes {
+        eventually("it is free", || async { node.holders("x").await == 0 }).await;
+    }
+}
+
+#[tokio::test]
 async fn all_of_them_means_all() {
     let nodes = nodes(2);
     let quorum = Quorum::builder(members(&nodes)).share(Share::All).build().unwrap();
