@@ -42,7 +42,6 @@ mod name;
 mod owner;
 mod parting;
 mod profile;
-pub mod quorum;
 mod rwlock;
 mod seat;
 mod semaphore;
