@@ -134,3 +134,30 @@ async fn a_card_that_is_none_keeps_no_lock_from_its_renewal() {
     assert!(renewal.unknown.is_empty(), "{renewal:?}");
     assert!(stage.pttl("orders") > 9000);
 }
+
+/// The lock itself lives on by others: only what is written of the one whose time is over tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_reader_and_a_permit_whose_time_is_over_are_not_renewed() {
+    let stage = Stage::enter().await;
+    for capacity in [u32::MAX, 3] {
+        let redis = stage.redis();
+        let late = Arc::new(Claim { ttl: ms(300), ..claim(1, capacity, 1) });
+        for claim in [late.clone(), Arc::new(claim(2, capacity, 1))] {
+            let held = redis.claim(claim).await.unwrap();
+            assert!(matches!(held, Standing::Held { .. }), "{held:?}");
+        }
+        eventually("its time is over", || {
+            let time = stage.lines(&["TIME"]);
+            let now_ms: u64 = time[0].parse::<u64>().unwrap() * 1000 + time[1].parse::<u64>().unwrap() / 1000;
+            let over = match capacity {
+                3 => stage.number(&["ZCOUNT", "{orders}:timeout", "-inf", &now_ms.to_string()]) == 1,
+                _ => stage.lines(&["KEYS", "*rwlock_timeout*"]).len() == 1,
+            };
+            if over { Ok(()) } else { Err("not yet".to_owned()) }
+        })
+        .await;
+        let renewal = redis.renew(late.id.session, [late.clone()].into()).await.unwrap();
+        assert_eq!(renewal.gone, [late.id]);
+        stage.cli(&["DEL", "orders"]);
+    }
+}
