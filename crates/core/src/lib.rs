@@ -42,6 +42,7 @@ mod name;
 mod owner;
 mod parting;
 mod profile;
+pub mod quorum;
 mod rwlock;
 mod seat;
 mod semaphore;

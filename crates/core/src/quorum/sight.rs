@@ -1,0 +1,65 @@
+//! What is seen of locks on several stores.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Inner,
+    round::{Stop, first_of},
+};
+use crate::{Error, ErrorKind, LineView, Look, Name, PlaceView, Result, Scope, Survey, Wake};
+
+/// How long a look may take: it concerns no lock of ours.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The lines of all members, one for each name. A claim holds that is held by enough of them; what has fewer votes is on
+/// its way, or left over, and is not shown.
+pub(super) async fn survey(inner: &Inner, scope: &Scope, look: Look) -> Result<Survey> {
+    let mut answers = inner.ask_all(PATIENCE, |_| Stop::No, |engine| engine.survey(scope, look)).await;
+    if answers.all_good().count() < inner.need() {
+        return Err(inner.too_few("can be looked at", &answers));
+    }
+    let (mut wakes, mut sleep) = (Vec::new(), Duration::from_secs(1));
+    let mut unreadable: Vec<Error> = Vec::new();
+    let mut lines: BTreeMap<Name, Vec<LineView>> = BTreeMap::new();
+    for seen in answers.take_good() {
+        wakes.push(seen.wake);
+        sleep = sleep.min(seen.sleep);
+        unreadable.extend(seen.unreadable);
+        for line in seen.lines {
+            lines.entry(line.name.clone()).or_default().push(line);
+        }
+    }
+    let wake = if look == Look::Watching { first_of(wakes) } else { Wake::never() };
+    let lines = lines.into_values().filter_map(|views| together(views, inner.need())).collect();
+    unreadable.retain(|error| error.kind() != ErrorKind::Unavailable);
+    Ok(Survey { lines, unreadable, wake, sleep })
+}
+
+fn together(views: Vec<LineView>, need: usize) -> Option<LineView> {
+    let votes = |place: &PlaceView| {
+        let has = |view: &&LineView| view.holders().any(|other| other.claim.id == place.claim.id);
+        views.iter().filter(has).count()
+    };
+    let mut places: Vec<PlaceView> = Vec::new();
+    for place in views.iter().flat_map(LineView::holders) {
+        if votes(place) < need {
+            continue;
+        }
+        match places.iter_mut().find(|known| known.claim.id == place.claim.id) {
+            // What the least of them says is what can be counted on.
+            Some(known) => {
+                known.left = [known.left, place.left].into_iter().flatten().min();
+                if known.about.is_none() {
+                    known.about.clone_from(&place.about);
+                }
+            }
+            None => places.push(place.clone()),
+        }
+    }
+    let broken = views.iter().filter_map(|view| view.broken.clone()).min_by_key(|broken| broken.ago);
+    let first = views.first()?;
+    if places.is_empty() && broken.is_none() {
+        return None;
+    }
+    Some(LineView { name: first.name.clone(), capacity: first.capacity, places, broken })
+}
