@@ -214,16 +214,18 @@ impl Attempt {
         seat
     }
 
-    /// Enters anew under a new id: the old one is never used again.
+    /// Enters anew under a new id: the old one is never used again. Its seat is given up after the new one is taken, for a
+    /// session that is closing waits until there is none.
     fn sit_anew(&mut self, old: &Arc<Seat>, want: &Want, wait: Wait) -> Arc<Seat> {
-        let pass = old.take_pass();
-        if self.doubt || self.handle.core.is_closed() {
-            self.handle.core.depart(old.clone(), Flight::Landed, self.doubt);
-            self.doubt = false;
+        let doubt = std::mem::take(&mut self.doubt);
+        let seat = self.sit(want, wait, old.take_pass());
+        let core = &self.handle.core;
+        if doubt || core.is_closed() {
+            core.depart(old.clone(), Flight::Landed, doubt);
         } else {
-            self.handle.core.forget(old);
+            core.forget(old);
         }
-        self.sit(want, wait, pass)
+        seat
     }
 
     /// Sends the claim, or the question about it, and waits for the answer. `None`: the caller's time is up.

@@ -247,6 +247,8 @@ async fn one_seat_is_passed_on_by_those_who_give_up(bench: Bench) -> Outcome {
     let stays = tokio::spawn(async move { mutex.lock().await });
     gives_up.abort();
     first.release().await;
+    // The lock may have come first: its guard is in the task's result.
+    drop(gives_up.await);
     let guard = bench.soon("the turn of who stayed", stays).await???;
     ensure!(!twist.was_crowded(), "a session had two claims on one name at once");
     guard.release().await;
