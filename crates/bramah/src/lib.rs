@@ -14,6 +14,7 @@
 //! | `memory:` | this process | always there |
 //! | `file:///dir` | the processes of one host | `file`, on by default |
 //! | `redis://host`, `redis+sentinel://…`, `redis+cluster://…` | Redis or Valkey; with `rediss` by TLS | `redis` |
+//! | `redlock://host,host,host` | several Redis masters that know nothing of each other; with `redlocks` by TLS | `redis` |
 //!
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
@@ -47,6 +48,8 @@ pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
         ("memory", _) => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "file")]
         ("file", rest) => Ok(Arc::new(File::open(url::directory(rest)?)?)),
+        #[cfg(feature = "redis")]
+        ("redlock" | "redlocks", _) => Ok(Arc::new(redis::redlock::Redlock::from_url(url)?.engine()?)),
         #[cfg(feature = "redis")]
         (scheme, _) if url::REDIS.contains(&scheme) => Ok(Arc::new(redis::Redis::from_url(url)?)),
         (scheme, _) => Err(url::unknown(scheme)),

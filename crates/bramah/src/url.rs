@@ -16,6 +16,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redis+sentinel://host,host/service",
     #[cfg(feature = "redis")]
     "redis+cluster://host,host",
+    #[cfg(feature = "redis")]
+    "redlock://host,host,host",
 ];
 
 /// The schemes of Redis URLs. Those with two s are the same over TLS.

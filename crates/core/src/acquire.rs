@@ -129,6 +129,18 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 core.reopen().await?;
                 seat = attempt.sit_anew(&seat, want, wait);
             }
+            Err(error) if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() => {
+                let after = error.retry_after().unwrap_or_default();
+                debug!(%error, "the store does not take part yet");
+                if patience == Patience::Try {
+                    return Err(error);
+                }
+                trouble = Trouble { error: Some(error), ..Trouble::none() };
+                match rest(core, &seat, Wake::never(), after, patience.deadline()).await {
+                    Rested::TimedOut => return Err(trouble.or_timeout(core, want, started)),
+                    _ => seat = attempt.sit_anew(&seat, want, wait),
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 attempt.doubt = true;
                 seat.doubt(core.clock.now() + core.pace());

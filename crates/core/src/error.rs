@@ -1,6 +1,6 @@
 //! What went wrong, and what it means for the lock.
 
-use std::{error::Error as StdError, fmt, sync::Arc};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 /// The result of nearly everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -14,6 +14,7 @@ pub struct Error {
     kind: ErrorKind,
     message: Arc<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    after: Option<Duration>,
 }
 
 /// What an [`Error`] means.
@@ -48,7 +49,7 @@ impl ErrorKind {
 impl Error {
     /// An error of `kind` with one lower-case line: what, which, why, what next.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into(), source: None }
+        Self { kind, message: message.into().into(), source: None, after: None }
     }
 
     /// The same, with what caused it.
@@ -57,7 +58,18 @@ impl Error {
         message: impl Into<String>,
         source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        Self { kind, message: message.into().into(), source: Some(Arc::new(source)) }
+        Self { kind, message: message.into().into(), source: Some(Arc::new(source)), after: None }
+    }
+
+    /// The same, of a store that said when it will take part. Nothing was written, and who can wait asks again then.
+    #[must_use]
+    pub fn until_after(self, after: Duration) -> Self {
+        Self { after: Some(after), ..self }
+    }
+
+    /// After how long the store will take part, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.after
     }
 
     /// What it means.

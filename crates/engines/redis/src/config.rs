@@ -39,6 +39,7 @@ pub struct Config {
     pub(crate) pubsub: PubSub,
     pub(crate) replicas: Replicas,
     pub(crate) eviction: Eviction,
+    pub(crate) restart: Restart,
 }
 
 /// How the servers stand to each other.
@@ -145,6 +146,18 @@ pub enum Eviction {
     Allowed,
 }
 
+/// Whether a server that was just started grants locks at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Restart {
+    /// Yes: it is new, or never forgets.
+    #[default]
+    Trusted,
+    /// No: it may have forgotten who holds what. It grants when the longest lease is over that it can have granted before: so
+    /// long as this, or as a session's ttl if not said.
+    Waits(Option<Duration>),
+}
+
 /// TLS with verification, always.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
@@ -214,6 +227,7 @@ impl Config {
             pubsub: PubSub::Auto,
             replicas: Replicas::None,
             eviction: Eviction::Refused,
+            restart: Restart::Trusted,
         }
     }
 
@@ -371,6 +385,14 @@ impl Config {
     #[must_use]
     pub fn eviction(mut self, eviction: Eviction) -> Self {
         self.eviction = eviction;
+        self
+    }
+
+    /// Whether a server that was just started grants locks at once: yes if not said, for one that forgets what it is alone
+    /// responsible for is lost either way. Members of a quorum are to wait.
+    #[must_use]
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
         self
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Request {
     pub(crate) script: Option<Arc<Script>>,
     /// Have the server tell when a key that the command *reads* changes ([`Push::Changed`]), once.
     pub(crate) track: bool,
+    /// To be carried out only by a server that has surely run for so long; another one's answer is `Unavailable`.
+    pub(crate) age: Option<Duration>,
 }
 
 /// What a server said without being asked.

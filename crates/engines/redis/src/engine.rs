@@ -54,6 +54,7 @@ impl Redis {
             timeout: config.timeout,
             replicas: config.replicas,
             eviction: config.eviction,
+            restart: config.restart,
         };
         Ok(Self(Arc::new(Protocol::new(network, scheme, terms, ears))))
     }

@@ -341,7 +341,15 @@ impl Scheme {
         for item in claims {
             cmd.arg(item.text);
         }
-        Request { slot, lane: Lane::Keep, patience, cmd, script: Some(self.renew.clone()), track: false }
+        Request {
+            slot,
+            lane: Lane::Keep,
+            patience,
+            cmd,
+            script: Some(self.renew.clone()),
+            track: false,
+            age: None,
+        }
     }
 
     /// All of one slot.
@@ -358,12 +366,20 @@ impl Scheme {
         for place in places {
             cmd.arg(self.record(place));
         }
-        Request { slot, lane: Lane::Calls, patience, cmd, script: Some(self.look.clone()), track: false }
+        Request {
+            slot,
+            lane: Lane::Calls,
+            patience,
+            cmd,
+            script: Some(self.look.clone()),
+            track: false,
+            age: None,
+        }
     }
 
     /// A command for one key beside the locks.
     pub(crate) fn plainly(&self, place: &Place, cmd: Cmd, patience: Duration) -> Request {
-        Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: None, track: false }
+        Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: None, track: false, age: None }
     }
 
     fn call(&self, script: &Script, place: &Place) -> Cmd {
@@ -388,7 +404,8 @@ impl Scheme {
         patience: Duration,
         track: bool,
     ) -> Request {
-        Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: Some(script.clone()), track }
+        let (slot, script) = (place.slot, Some(script.clone()));
+        Request { slot, lane: Lane::Calls, patience, cmd, script, track, age: None }
     }
 }
 

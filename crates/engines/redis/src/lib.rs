@@ -59,6 +59,7 @@ mod net;
 mod preflight;
 mod protocol;
 pub mod redisson;
+pub mod redlock;
 mod renewal;
 mod replicas;
 mod script;
@@ -66,7 +67,7 @@ mod survey;
 mod text;
 mod url;
 
-pub use config::{Address, Config, Eviction, Layout, PubSub, Replicas, Secret, Tls, Topology};
+pub use config::{Address, Config, Eviction, Layout, PubSub, Replicas, Restart, Secret, Tls, Topology};
 pub use engine::Redis;
 
 /// For `cargo xtask bench redis`, and nobody else.

@@ -42,7 +42,7 @@ use self::{
     within::within,
 };
 use crate::{
-    config::{Address, Config, Topology},
+    config::{Address, Config, Restart, Topology},
     driver::{Driver, Ear, Lane, Node, Request, Slot},
 };
 
@@ -65,7 +65,8 @@ impl Network {
         config.check()?;
         let dialer = Dialer::to_data(config);
         dialer.check()?;
-        let hub = Arc::new(Hub { dialer, ear, clock: Clock::boot() });
+        let hub =
+            Arc::new(Hub { dialer, ear, clock: Clock::boot(), asks_age: config.restart != Restart::Trusted });
         let route = match &config.topology {
             Topology::Single(address) => {
                 let place = Place::Fixed(address.clone());

@@ -1,6 +1,7 @@
 //! What is asked of a server to carry out a line, and what the answers mean.
 
 mod answer;
+mod stamp;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,22 +13,23 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Exit, Keep, Moment, Opening, Profile, Renewal, Result, SessionId, Standing, Wait, Wake,
+    Claim, Clock, Error, ErrorKind, Exit, Keep, Moment, Opening, Profile, Renewal, Result, SessionId,
+    Standing, Wait, Wake,
 };
 use redis::Value;
 
-use self::answer::{Answer, Next};
+use self::{
+    answer::{Answer, Next},
+    stamp::Stamp,
+};
 use crate::{
-    config::{Eviction, Layout, Replicas},
-    driver::{Driver, Slot},
+    config::{Eviction, Layout, Replicas, Restart},
+    driver::{Driver, Request, Slot},
     ears::{Ears, Grant, Watch},
     hints::Hints,
     layout::{Entry, Item, Place, Scheme, Way, redisson::Form},
     preflight, renewal, text,
 };
-
-/// How often one of a process's grants is stamped, and for how long that spares the others on the same connection.
-const STAMP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// The longest time that a watch of a key is trusted, and for how many watchers.
 const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
@@ -39,6 +41,27 @@ pub(crate) struct Terms {
     pub(crate) timeout: Duration,
     pub(crate) replicas: Replicas,
     pub(crate) eviction: Eviction,
+    pub(crate) restart: Restart,
+}
+
+impl Terms {
+    /// How long a server must have run to grant this claim.
+    fn age(&self, claim: &Claim) -> Result<Option<Duration>> {
+        let Restart::Waits(longest) = self.restart else { return Ok(None) };
+        let age = longest.unwrap_or(claim.ttl);
+        match claim.lease.unwrap_or(claim.ttl) {
+            lease if lease <= age => Ok(Some(age)),
+            lease => Err(too_long(&format!("{}: a lease", claim.name), lease, age)),
+        }
+    }
+}
+
+fn too_long(what: &str, span: Duration, longest: Duration) -> Error {
+    let text = format!(
+        "{what} of {span:?} is longer than {longest:?}, for which a server that was restarted does not vote; \
+         make it shorter, or set max_ttl to the longest of the fleet"
+    );
+    Error::new(ErrorKind::Invalid, text)
 }
 
 /// The protocol over a driver.
@@ -58,46 +81,6 @@ pub(crate) struct Protocol<D> {
     pub(crate) examined: AtomicBool,
     /// The most replicas that the master was seen with.
     pub(crate) replicas_seen: AtomicU64,
-}
-
-/// When a grant was last written down with its fence, and the mark compared with the server's clock: once in a while, and
-/// not for each; one call less is a tenth of what a lock costs the server.
-///
-/// It counts for the connection that it was answered on. Behind another there may be a server that has gone back in time,
-/// and there the mark alone would give fences a second time.
-#[derive(Debug, Default)]
-struct Stamp {
-    asked_ns: AtomicU64,
-    answered_ns: AtomicU64,
-    wire: AtomicU64,
-}
-
-impl Stamp {
-    /// The connection over which no stamp is needed now, if so. When one is due, whoever comes first takes it upon itself.
-    fn spares(&self, now: Moment) -> Option<u64> {
-        let asked = self.asked_ns.load(Ordering::Acquire);
-        if now.since(Moment::from_ns(asked)) >= STAMP.0 {
-            let taken = self.asked_ns.compare_exchange(asked, now.ns(), Ordering::AcqRel, Ordering::Acquire);
-            if taken.is_ok() {
-                return None;
-            }
-        }
-        // Read in the other order than they are written: a connection that is newer than its time does no harm.
-        let answered = Moment::from_ns(self.answered_ns.load(Ordering::Acquire));
-        (now.since(answered) < STAMP.1).then(|| self.wire.load(Ordering::Acquire)).filter(|wire| *wire != 0)
-    }
-
-    /// A grant was stamped, and answered at `answered` over this connection.
-    fn set(&self, answered: Moment, wire: u64) {
-        self.wire.store(wire, Ordering::Release);
-        self.answered_ns.store(answered.ns(), Ordering::Release);
-    }
-
-    /// What was asked for at `asked` was no grant: the next one is due.
-    fn unset(&self, asked: Moment) {
-        // Somebody else may have asked since.
-        let _ = self.asked_ns.compare_exchange(asked.ns(), 0, Ordering::AcqRel, Ordering::Acquire);
-    }
 }
 
 /// A session of this process.
@@ -176,8 +159,13 @@ impl<D: Driver> Protocol<D> {
     }
 
     pub(crate) async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
-        preflight::examine(self).await?;
         let ttl = opening.ttl;
+        if let Restart::Waits(Some(longest)) = self.terms.restart
+            && ttl > longest
+        {
+            return Err(too_long("a ttl", ttl, longest));
+        }
+        preflight::examine(self).await?;
         let channel = self.scheme.channel(0, opening.session).into();
         let member = Arc::new(Member {
             opening,
@@ -379,12 +367,16 @@ impl<D: Driver> Protocol<D> {
             self.look_after(member.clone());
         }
         let wait = self.wait(claim);
-        let how = |wait, stamp| Entry { wait, stamp, others };
+        let age = self.terms.age(claim)?;
+        let enter = |wait, stamp| {
+            let request = self.scheme.enter(item, Entry { wait, stamp, others }, patience);
+            Request { age, ..request }
+        };
         if wait == Wait::Line && self.terms.layout == Layout::Native {
             let channel = self.channel(place.slot, claim.id.session, member.as_ref());
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
-                let request = self.scheme.enter(item, how(Wait::No, true), patience);
+                let request = enter(Wait::No, true);
                 let tried = Box::pin(self.driver.send(request)).await?;
                 let answer = Answer::read(&tried, claim)?;
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
@@ -398,13 +390,13 @@ impl<D: Driver> Protocol<D> {
             && wait != Wait::Watch
             && let Some(wire) = last.and_then(|last| last.spares(now))
         {
-            let request = self.scheme.enter(item, how(wait, false), patience);
+            let request = enter(wait, false);
             if let Some(entered) = self.driver.send_over(wire, request).await {
                 return Answer::read(&entered?, claim);
             }
         }
         let wire = self.driver.wire(place.slot);
-        let request = self.scheme.enter(item, how(wait, true), patience);
+        let request = enter(wait, true);
         let entered = self.driver.send(request).await?;
         // Only a grant was stamped; and it counts if it was surely answered over this connection.
         match (&entered, last) {

@@ -167,7 +167,7 @@ impl Object {
             ));
         }
         let patience = self.protocol.terms.timeout;
-        let request = Request { slot: self.slot, lane: Lane::Calls, patience, cmd, script, track };
+        let request = Request { slot: self.slot, lane: Lane::Calls, patience, cmd, script, track, age: None };
         match self.protocol.driver.send(request).await {
             Ok(value) => Ok(value),
             Err(error) => Err(self.explain(error).await),
@@ -216,8 +216,15 @@ impl Object {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(counter);
         let patience = self.protocol.terms.timeout;
-        let request =
-            Request { slot: self.slot, lane: Lane::Calls, patience, cmd, script: None, track: false };
+        let request = Request {
+            slot: self.slot,
+            lane: Lane::Calls,
+            patience,
+            cmd,
+            script: None,
+            track: false,
+            age: None,
+        };
         match self.protocol.driver.send(request).await {
             Ok(Value::SimpleString(kind)) if kind == "string" || kind == "none" => other,
             _ => counter,

@@ -61,21 +61,7 @@ impl Config {
                 )));
             }
         };
-        // A `?`, `#` or `/` in a password must be percent-encoded. Without this a part of one that is not would be
-        // taken for an option, and named in an error.
-        let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, rest) = rest.split_at(authority_end);
-        if !authority.contains('@') && rest.contains('@') {
-            return Err(wrong("an @ after the host; percent-encode / ? # and @ in a user or password"));
-        }
-        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if path.contains('#') || query.contains('#') {
-            return Err(wrong("a redis url has no fragment; percent-encode # as %23"));
-        }
-        let segments: Vec<&str> = match path.strip_prefix('/') {
-            None | Some("") => Vec::new(),
-            Some(path) => path.split('/').collect(),
-        };
+        let Parts { authority, segments, query } = Parts::of(rest)?;
         let hosts = Hosts::read(authority, if base == "redis+sentinel" { 26379 } else { 6379 })?;
         let mut config = match (base, &*segments) {
             ("redis+sentinel", [service]) => hosts.sentinel(service)?,
@@ -102,15 +88,43 @@ impl Config {
     }
 }
 
+/// What follows the scheme of a URL, cut up.
+pub(crate) struct Parts<'a> {
+    pub(crate) authority: &'a str,
+    pub(crate) segments: Vec<&'a str>,
+    pub(crate) query: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(rest: &'a str) -> Result<Self> {
+        // A `?`, `#` or `/` in a password must be percent-encoded. Without this a part of one that is not would be
+        // taken for an option, and named in an error.
+        let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(authority_end);
+        if !authority.contains('@') && rest.contains('@') {
+            return Err(wrong("an @ after the host; percent-encode / ? # and @ in a user or password"));
+        }
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if path.contains('#') || query.contains('#') {
+            return Err(wrong("a redis url has no fragment; percent-encode # as %23"));
+        }
+        let segments: Vec<&str> = match path.strip_prefix('/') {
+            None | Some("") => Vec::new(),
+            Some(path) => path.split('/').collect(),
+        };
+        Ok(Self { authority, segments, query })
+    }
+}
+
 /// What stands between the scheme and the path.
-struct Hosts {
-    addresses: Vec<Address>,
-    user: Option<String>,
-    password: Option<Secret>,
+pub(crate) struct Hosts {
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
 }
 
 impl Hosts {
-    fn read(authority: &str, port: u16) -> Result<Self> {
+    pub(crate) fn read(authority: &str, port: u16) -> Result<Self> {
         let mut addresses = Vec::new();
         let mut logins: Vec<Option<(Option<String>, Option<Secret>)>> = Vec::new();
         for part in authority.split(',') {
@@ -135,7 +149,9 @@ impl Hosts {
     fn single(&self) -> Result<Config> {
         match &*self.addresses {
             [address] => Ok(Config::single(address.host.clone(), address.port)),
-            _ => Err(wrong("redis:// has one host; for several use redis+sentinel:// or redis+cluster://")),
+            _ => Err(wrong(
+                "redis:// has one host; for several use redis+sentinel://, redis+cluster:// or redlock://",
+            )),
         }
     }
 
@@ -191,7 +207,7 @@ fn address(text: &str, port: u16) -> Result<Address> {
     Ok(Address { host, port })
 }
 
-fn options(config: &mut Config, query: &str) -> Result<()> {
+pub(crate) fn options(config: &mut Config, query: &str) -> Result<()> {
     let mut seen: Vec<&str> = Vec::new();
     let mut files: (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>) = (None, None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -284,10 +300,10 @@ fn options(config: &mut Config, query: &str) -> Result<()> {
     }
 }
 
-const SPANS: &str = "a time like 500ms or 2s, up to 1h";
+pub(crate) const SPANS: &str = "a time like 500ms or 2s, up to 1h";
 
 /// A time like `500ms`, `2s` or `1m`.
-fn span(text: &str) -> Option<Duration> {
+pub(crate) fn span(text: &str) -> Option<Duration> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let count = u64::from(digits(&text[..end])?);
     let span = match &text[end..] {
@@ -303,14 +319,14 @@ fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn number(database: &str) -> Result<u32> {
+pub(crate) fn number(database: &str) -> Result<u32> {
     digits(database)
         .filter(|&number| number <= 65535)
         .ok_or_else(|| wrong("the database must be a number from 0 to 65535, as the last part of the path"))
 }
 
 /// Takes percent-encoding back. The error does not show the text: it may be secret.
-fn decode(text: &str, what: &str) -> Result<String> {
+pub(crate) fn decode(text: &str, what: &str) -> Result<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -331,7 +347,7 @@ fn decode(text: &str, what: &str) -> Result<String> {
     String::from_utf8(out).map_err(|_| wrong(format!("{} is not utf-8", clean(what))))
 }
 
-fn wrong(text: impl Into<String>) -> Error {
+pub(crate) fn wrong(text: impl Into<String>) -> Error {
     let text: String = text.into();
     Error::new(ErrorKind::Invalid, format!("redis url: {text}"))
 }

@@ -117,7 +117,9 @@ async fn tried(asker: &Asker<'_>, trial: &Trial) -> Result<Option<String>> {
             let sent = match trial.place {
                 Some(_) => {
                     let lane = Lane::Calls;
-                    network.send(Request { slot, lane, patience, cmd, script: None, track: false }).await
+                    network
+                        .send(Request { slot, lane, patience, cmd, script: None, track: false, age: None })
+                        .await
                 }
                 None => network.ask(asker.node, cmd, patience).await,
             };

@@ -99,6 +99,14 @@ impl Data {
         script: Option<Arc<Script>>,
     ) -> impl Future<Output = Result<Reply>> + Send + 'static {
         let patience = self.0.terms.timeout;
-        self.0.driver.send(Request { slot, lane: Lane::Calls, patience, cmd, script, track: false })
+        self.0.driver.send(Request {
+            slot,
+            lane: Lane::Calls,
+            patience,
+            cmd,
+            script,
+            track: false,
+            age: None,
+        })
     }
 }

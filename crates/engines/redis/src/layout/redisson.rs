@@ -401,7 +401,15 @@ impl Scheme {
             }
             Form::Ours | Form::Mutex | Form::Read | Form::Write => {}
         }
-        Request { slot, lane: Lane::Keep, patience, cmd, script: Some(script.clone()), track: false }
+        Request {
+            slot,
+            lane: Lane::Keep,
+            patience,
+            cmd,
+            script: Some(script.clone()),
+            track: false,
+            age: None,
+        }
     }
 
     /// What one renewal can be about together: claims of one form, with a card or without.
@@ -423,7 +431,15 @@ impl Scheme {
         for place in places {
             cmd.arg(tagged(&place.key));
         }
-        Request { slot, lane: Lane::Calls, patience, cmd, script: Some(fleet.look.clone()), track: false }
+        Request {
+            slot,
+            lane: Lane::Calls,
+            patience,
+            cmd,
+            script: Some(fleet.look.clone()),
+            track: false,
+            age: None,
+        }
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) struct Item<'a> {
     cmd: &'a Cmd,
     script: Option<&'a Arc<Script>>,
     track: bool,
+    age: Option<Duration>,
     /// Its answer is a push: it subscribes.
     subscribes: bool,
     /// To be asked there, and told that we were sent.
@@ -67,6 +68,9 @@ pub(super) async fn quick(
     let mut live = site.link(request.lane, request.slot).fresh()?;
     if over.is_some_and(|over| over != live.wire.id()) {
         return None;
+    }
+    if let Some(young) = live.wire.is_too_young(request.age) {
+        return Some(Err(young));
     }
     let writes = live.wire.writes();
     trace.awaited = Some(live.wire);
@@ -97,12 +101,22 @@ pub(super) async fn quick(
 
 impl<'a> Item<'a> {
     pub(super) fn new(request: &'a Request) -> Self {
-        Self { script: request.script.as_ref(), track: request.track, ..Self::bare(&request.cmd) }
+        let (script, track, age) = (request.script.as_ref(), request.track, request.age);
+        Self { script, track, age, ..Self::bare(&request.cmd) }
     }
 
     /// A command without script and keys.
     pub(super) fn bare(cmd: &'a Cmd) -> Self {
-        Self { cmd, script: None, track: false, subscribes: false, ask: None, load: false, answer: None }
+        Self {
+            cmd,
+            script: None,
+            track: false,
+            age: None,
+            subscribes: false,
+            ask: None,
+            load: false,
+            answer: None,
+        }
     }
 
     pub(super) fn subscribing(cmd: &'a Cmd) -> Self {
@@ -146,6 +160,10 @@ impl Load<'_> {
                     continue;
                 }
             };
+            let age = self.items.iter().filter_map(|item| item.age).max();
+            if let Some(young) = live.wire.is_too_young(age) {
+                return Err(young);
+            }
             if !self.exchange(&live, ask.as_ref(), trace).await? {
                 continue;
             }

@@ -52,6 +52,28 @@ pub(super) struct Line {
     pub(super) role: Option<String>,
 }
 
+impl Line {
+    /// How long the server says that it has run, in whole seconds.
+    pub(super) async fn uptime(&mut self, address: &Address) -> Result<Duration> {
+        let address = address.to_string();
+        let info = self.connection.send_packed_command(redis::cmd("INFO").arg("server")).await;
+        let info = match info.map_err(|error| error::from_greeting(&error, &address))? {
+            Value::ServerError(error) => return Err(error::from_server(&error, &address)),
+            info => info,
+        };
+        let seconds = text(&info).and_then(|info| {
+            info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")?.trim().parse().ok())
+        });
+        seconds.map(Duration::from_secs).ok_or_else(|| {
+            let text = format!(
+                "redis at {address} does not say how long it has run, so whether it forgot a lock cannot be told; allow \
+                 INFO there, or say restart=trust"
+            );
+            Error::new(ErrorKind::Denied, text)
+        })
+    }
+}
+
 /// The task that drives a connection. It ends with this.
 pub(super) struct Task(AbortHandle);
 

@@ -24,6 +24,8 @@ pub(super) struct Hub {
     pub(super) dialer: Dialer,
     pub(super) ear: Weak<dyn Ear>,
     pub(super) clock: Clock,
+    /// Whether every server is asked how long it has run.
+    pub(super) asks_age: bool,
 }
 
 /// Where a link leads.
@@ -203,9 +205,10 @@ impl Link {
 
     async fn dial(self: &Arc<Self>) -> Result<Live> {
         let address = self.place.address().await?;
-        let wire = Wire::new(address.to_string().into(), self.hub.ear.clone(), Arc::downgrade(self));
+        let (name, ear) = (address.to_string().into(), self.hub.ear.clone());
+        let wire = Wire::new(name, self.hub.clock.clone(), ear, Arc::downgrade(self));
         let tap = Tap(Arc::clone(&wire));
-        let line = self.hub.dialer.open(&address, move |push| tap.hear(push), wire.counter()).await?;
+        let mut line = self.hub.dialer.open(&address, move |push| tap.hear(push), wire.counter()).await?;
         if line.role.as_deref().is_some_and(|role| role != "master") {
             if let Place::Service(sentinels) = &self.place {
                 sentinels.doubt();
@@ -216,6 +219,9 @@ impl Link {
                     "redis at {address} is a replica and takes no writes; point the url at the master, or at its sentinels"
                 ),
             ));
+        }
+        if self.hub.asks_age {
+            wire.set_uptime(line.uptime(&address).await?);
         }
         wire.keep(line.task);
         if let Place::Service(sentinels) = &self.place {

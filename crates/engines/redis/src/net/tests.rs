@@ -82,6 +82,7 @@ pub(super) fn request(words: &[&str]) -> Request {
         cmd: cmd(words),
         script: None,
         track: false,
+        age: None,
     }
 }
 

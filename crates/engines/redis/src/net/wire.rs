@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::Moment;
+use bramah_core::{Clock, Error, ErrorKind, Moment};
 use redis::{PushInfo, PushKind, Value};
 
 use super::{dial::Task, link::Link};
@@ -24,6 +24,9 @@ pub(super) struct Wire {
     ear: Weak<dyn Ear>,
     link: Weak<Link>,
     writes: Arc<AtomicU64>,
+    clock: Clock,
+    /// The latest moment at which the server can have started, if that was asked.
+    born: OnceLock<Moment>,
     /// When it was last used, in nanoseconds of the hub's clock.
     used_ns: AtomicU64,
     down: AtomicBool,
@@ -51,7 +54,7 @@ const FRESH: Duration = Duration::from_millis(1);
 const MOST_IGNORED: usize = 256;
 
 impl Wire {
-    pub(super) fn new(address: Arc<str>, ear: Weak<dyn Ear>, link: Weak<Link>) -> Arc<Self> {
+    pub(super) fn new(address: Arc<str>, clock: Clock, ear: Weak<dyn Ear>, link: Weak<Link>) -> Arc<Self> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             id: MADE.fetch_add(1, Ordering::Relaxed) + 1,
@@ -59,6 +62,8 @@ impl Wire {
             ear,
             link,
             writes: Arc::default(),
+            clock,
+            born: OnceLock::new(),
             used_ns: AtomicU64::new(0),
             down: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
@@ -77,6 +82,25 @@ impl Wire {
 
     pub(super) fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.writes)
+    }
+
+    /// The server behind it says that it has run for `uptime`, which it knows to the second: it may be one less.
+    pub(super) fn set_uptime(&self, uptime: Duration) {
+        let _ = self.born.set(self.clock.now() - uptime + Duration::from_secs(1));
+    }
+
+    /// The error if the server has perhaps not run for `age`: what it was told before it started it may have forgotten.
+    pub(super) fn is_too_young(&self, age: Option<Duration>) -> Option<Error> {
+        let (age, born) = (age?, *self.born.get()?);
+        let left = (born + age).since(self.clock.now());
+        (!left.is_zero()).then(|| {
+            let text = format!(
+                "redis at {} was started less than {age:?} ago and may have forgotten a lock; it votes in {:.1?} \
+                 (restart=trust if it never forgets)",
+                self.address, left
+            );
+            Error::new(ErrorKind::Unavailable, text).until_after(left)
+        })
     }
 
     /// How often it was written to. A request that was queued after this number was read has not left as long as the
