@@ -356,6 +356,7 @@ async fn split_votes_are_given_back_also_while_a_member_is_away() {
     }
     let mutex = session.mutex("x").unwrap();
     let waiting = tokio::spawn(async move { mutex.lock().await });
+    eventually("us to have asked", || async { session.claims() == 1 }).await;
     // It can have the other two although we want them: we come and go.
     for node in &nodes[..2] {
         eventually("our vote to be given back", || async {
