@@ -249,3 +249,6 @@ impl Redlock {
             .build()
     }
 }
+
+#[cfg(test)]
+mod tests;
