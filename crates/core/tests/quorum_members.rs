@@ -312,6 +312,7 @@ async fn permits_are_refused_with_the_reason() {
     let session = open(&nodes(3)).await;
     let error = session.semaphore("x", 3).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("Session::slots"), "{error}");
 }
 
 #[tokio::test]
