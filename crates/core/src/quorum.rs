@@ -39,8 +39,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Engine, Error, ErrorKind, Exit, Fence, LineView, Look, Opening, Profile, Renewal, Reply, Result,
-    Scope, SessionId, Standing, Survey, Wait,
+    Claim, Clock, Engine, Error, ErrorKind, Exit, Fence, LineView, Look, Opening, Profile, Renewal, Reply,
+    Result, Scope, SessionId, Standing, Survey, Wait,
 };
 pub use builder::Builder;
 use flights::Flights;
@@ -91,6 +91,7 @@ struct Inner {
     share: Share,
     node_timeout: Duration,
     fenced: bool,
+    clock: Clock,
     profile: Profile,
     sessions: Mutex<HashMap<SessionId, Arc<Joined>>>,
     flights: Flights,
@@ -154,7 +155,7 @@ impl Inner {
         ask: impl Fn(&dyn Engine) -> Reply<T>,
     ) -> Answers<T> {
         let asked = self.members.iter().enumerate().map(|(at, member)| (at, ask(&*member.engine)));
-        round::gather(self.members.len(), asked, patience, stop).await
+        round::gather(&self.clock, self.members.len(), asked, patience, stop).await
     }
 
     async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
@@ -209,7 +210,7 @@ impl Inner {
         let sent = sent.map(|(at, member)| {
             (at, self.flights.take_off(claim.id, at, member.engine.claim(asked.clone())))
         });
-        let mut answers = round::gather(self.members.len(), sent, patience, stop).await;
+        let mut answers = round::gather(&self.clock, self.members.len(), sent, patience, stop).await;
         self.note_dropped(claim.id.session, &answers);
         let votes = answers.count(is_held);
         if votes >= need {
@@ -265,7 +266,7 @@ impl Inner {
         let need = self.need();
         let has = |standing: &Standing| matches!(standing, Standing::Held { fence: Some(known), .. } if *known >= fence);
         let stop = |answers: &Answers<Standing>| Stop::when(answers.count(has) >= need);
-        let known = round::gather(self.members.len(), asked, patience, stop).await;
+        let known = round::gather(&self.clock, self.members.len(), asked, patience, stop).await;
         if known.count(has) < need {
             return Err(self.too_few("confirm the fence", &known));
         }
@@ -305,7 +306,7 @@ impl Inner {
     /// Takes a claim out of these members, as far as they answer. Its id is not used again.
     async fn take_back(&self, claim: &Arc<Claim>, from: Vec<usize>, patience: Duration) {
         let asked = from.into_iter().filter_map(|at| Some((at, self.withdraw_at(at, claim, Exit::Own)?)));
-        round::gather(self.members.len(), asked, patience, |_| Stop::No).await;
+        round::gather(&self.clock, self.members.len(), asked, patience, |_| Stop::No).await;
     }
 
     /// Behind whatever of the claim is still on its way there.
@@ -324,7 +325,7 @@ impl Inner {
         let asked =
             (0..self.members.len()).filter_map(|at| Some((at, self.withdraw_at(at, &claim, exit.clone())?)));
         let patience = self.patience(claim.ttl);
-        let answers = round::gather(self.members.len(), asked, patience, |_| Stop::No).await;
+        let answers = round::gather(&self.clock, self.members.len(), asked, patience, |_| Stop::No).await;
         if answers.all_good().count() < self.need() {
             return Err(self.too_few("release it", &answers));
         }

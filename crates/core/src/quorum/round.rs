@@ -63,6 +63,7 @@ impl<T> Answers<T> {
 /// Asks all of them and waits until it is enough, until all have answered, or until time is over. Who has not answered by
 /// then goes on: what it was asked is not dropped half-way.
 pub(super) async fn gather<T: Send + 'static>(
+    clock: &Clock,
     members: usize,
     asked: impl Iterator<Item = (usize, Reply<T>)>,
     patience: Duration,
@@ -85,7 +86,6 @@ pub(super) async fn gather<T: Send + 'static>(
         }
     }
     drop(tell);
-    let clock = Clock::boot();
     let until = clock.now() + patience;
     while waiting > 0 && stop(&answers) == Stop::No {
         let answer = tokio::select! {
