@@ -1,0 +1,220 @@
+//! A master of its own, as a quorum knows it.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bramah_core::{
+    Claim, Clock, Engine, Error, ErrorKind, Exit, Fence, Look, Memory, Moment, Opening, Profile, Renewal,
+    Reply, Result, Scope, SessionId, Standing, Survey,
+};
+
+/// What a node does after it has forgotten everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    /// It enters no claim until the longest hold that it may have forgotten is over.
+    Waits,
+    /// It votes at once.
+    Votes,
+}
+
+/// What a node does with a fence that it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Floors {
+    /// It mints none below it any more.
+    Kept,
+    /// It says so, and does not.
+    Ignored,
+}
+
+/// What a node is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Nature {
+    /// How fast its clock runs; 1 is right.
+    pub(crate) rate: f64,
+    /// The longest hold there is.
+    pub(crate) longest: Duration,
+    pub(crate) restart: Restart,
+    pub(crate) floors: Floors,
+}
+
+/// A store with a clock of its own that can go down, and forget. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Node(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// The right time, and when the world began.
+    time: (Clock, Moment),
+    nature: Nature,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    store: Memory,
+    /// What the store goes by: ahead by as much as the node's wall clock is.
+    clock: Clock,
+    born: Moment,
+    down_until: Moment,
+}
+
+impl Node {
+    /// A node that has run for long, with its wall clock ahead by `ahead`.
+    pub(crate) fn new(time: Clock, nature: Nature, ahead: Duration) -> Self {
+        let began = time.now();
+        let (store, clock) = empty_store(ahead);
+        let state = State { store, clock, born: began - nature.longest * 2, down_until: began };
+        Self(Arc::new(Inner { time: (time, began), nature, state: Mutex::new(state) }))
+    }
+
+    /// It is away for a while, and then as it was.
+    pub(crate) fn go_down(&self, span: Duration) {
+        let until = self.now() + span;
+        let mut state = self.state();
+        state.down_until = state.down_until.max(until);
+    }
+
+    /// It is away for a while, and then knows nothing: no claim, no fence, and its wall clock is set anew.
+    pub(crate) fn forget(&self, span: Duration, ahead: Duration) {
+        let (now, began) = (self.now(), self.0.time.1);
+        let (store, clock) = empty_store(now.since(began) + ahead);
+        *self.state() = State { store, clock, born: now + span, down_until: now + span };
+    }
+
+    /// Its clock jumps ahead.
+    pub(crate) fn jump(&self, span: Duration) {
+        self.state().clock.suspend(span);
+    }
+
+    /// It is there again, if it was away.
+    pub(crate) fn come_back(&self) {
+        let now = self.now();
+        let mut state = self.state();
+        (state.born, state.down_until) = (state.born.min(now), now);
+    }
+
+    fn now(&self) -> Moment {
+        self.0.time.0.now()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask<T>(&self, call: impl FnOnce(&Memory) -> Reply<T>) -> Reply<T> {
+        let now = self.now();
+        let state = self.state();
+        if state.down_until > now {
+            return Reply::now(Err(Error::new(ErrorKind::Unavailable, "it is down")));
+        }
+        call(&state.store)
+    }
+
+    /// The error if it may have forgotten a hold that still counts.
+    fn is_too_young(&self) -> Option<Error> {
+        if self.0.nature.restart == Restart::Votes {
+            return None;
+        }
+        let left = (self.state().born + self.real(self.0.nature.longest)).since(self.now());
+        let text = "it was started a moment ago and may have forgotten a hold";
+        (!left.is_zero()).then(|| Error::new(ErrorKind::Unavailable, text).until_after(left))
+    }
+
+    /// How long it takes until its clock has run for `span`.
+    fn real(&self, span: Duration) -> Duration {
+        span.div_f64(self.0.nature.rate)
+    }
+
+    /// What its clock shows of `span`.
+    fn shown(&self, span: Duration) -> Duration {
+        span.mul_f64(self.0.nature.rate)
+    }
+
+    /// A claim that lives by its clock.
+    fn timed(&self, claim: &Claim) -> Claim {
+        let lease = claim.lease.map(|lease| self.real(lease));
+        Claim { ttl: self.real(claim.ttl), lease, ..claim.clone() }
+    }
+
+    fn told(&self, standing: Standing, floor: Option<Fence>) -> Standing {
+        match standing {
+            Standing::Held { fence, left } => {
+                let fence = if self.0.nature.floors == Floors::Ignored { fence.max(floor) } else { fence };
+                Standing::Held { fence, left: left.map(|left| self.shown(left)) }
+            }
+            Standing::Queued { ahead, wake, sleep } => {
+                Standing::Queued { ahead, wake, sleep: self.shown(sleep) }
+            }
+            other => other,
+        }
+    }
+}
+
+fn empty_store(ahead: Duration) -> (Memory, Clock) {
+    let clock = Clock::runtime();
+    clock.suspend(ahead);
+    (Memory::with_clock(clock.clone()), clock)
+}
+
+/// The same reply with what is in it changed.
+fn changed<T: Send + 'static>(reply: Reply<T>, change: impl FnOnce(T) -> T + Send + 'static) -> Reply<T> {
+    match reply.into_now() {
+        Ok(answer) => Reply::now(answer.map(change)),
+        Err(reply) => Reply::later(async move { reply.await.map(change) }),
+    }
+}
+
+impl Engine for Node {
+    fn profile(&self) -> Profile {
+        self.state().store.profile()
+    }
+
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        self.ask(|store| store.open(opening))
+    }
+
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        let floor = claim.floor;
+        let mut timed = self.timed(&claim);
+        if self.0.nature.floors == Floors::Ignored {
+            timed.floor = None;
+        }
+        let young = if claim.again { None } else { self.is_too_young() };
+        let node = self.clone();
+        let reply = self.ask(|store| match young {
+            Some(error) => Reply::now(Err(error)),
+            None => store.claim(Arc::new(timed)),
+        });
+        changed(reply, move |standing| node.told(standing, floor))
+    }
+
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        let timed = claims.iter().map(|claim| Arc::new(self.timed(claim))).collect();
+        self.ask(|store| store.renew(session, timed))
+    }
+
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        self.ask(|store| store.withdraw(claim, exit))
+    }
+
+    fn close(&self, session: SessionId) -> Reply<()> {
+        self.ask(|store| store.close(session))
+    }
+
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.ask(|store| store.survey(scope, look))
+    }
+
+    fn lifelines(&self, _: SessionId) -> Vec<OwnedFd> {
+        Vec::new()
+    }
+}
+
+/// How many claims stand there.
+pub(crate) async fn claims_at(node: &Node) -> Result<usize> {
+    let survey = node.survey(&Scope::All, Look::Once).await?;
+    Ok(survey.lines.iter().map(|line| line.places.len()).sum())
+}
