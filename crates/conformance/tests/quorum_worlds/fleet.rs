@@ -16,7 +16,7 @@ use bramah_core::{
     quorum::{Member, Quorum, Share},
 };
 
-use crate::node::{Floors, Nature, Node, Restart, claims_at};
+use crate::node::{Floors, Nature, Node, Restart, Sessions, claims_at};
 
 /// What can be expected of the nodes.
 #[derive(Clone, Debug)]
@@ -121,12 +121,14 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
         2..=6 => (Share::Majority, 3),
         _ => (Share::Majority, 5),
     };
+    let sessions = if rng.u32(0..3) == 0 { Sessions::Known } else { Sessions::Ignored };
     let nodes: Vec<Node> = (0..count)
         .map(|_| {
             let nature = Nature {
                 rate: 1.0 + rules.drift * (rng.f64() * 2.0 - 1.0),
                 // A lease may be a little longer than the ttl.
                 longest: ttl.mul_f64(1.2),
+                sessions,
                 restart: rules.restart,
                 floors: rules.floors,
             };
@@ -290,7 +292,7 @@ async fn nemesis(fleet: Arc<Fleet>, mut rng: fastrand::Rng) {
                 fleet.count(|blows| blows.outages += 1);
                 node.go_down(span);
             }
-            5 if fleet.rules.jumps => {
+            5.. if fleet.rules.jumps => {
                 fleet.town.say(format!("the clock of node {at} jumps by {span:?}"));
                 fleet.count(|blows| blows.jumps += 1);
                 node.jump(span);

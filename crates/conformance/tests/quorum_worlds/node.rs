@@ -1,6 +1,7 @@
 //! A master of its own, as a quorum knows it.
 
 use std::{
+    collections::HashSet,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -29,6 +30,15 @@ pub(crate) enum Floors {
     Ignored,
 }
 
+/// Whether a node knows its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sessions {
+    /// One that it has not been told of, or has forgotten, has to be opened first.
+    Known,
+    /// It takes a claim from anybody, as Redis does.
+    Ignored,
+}
+
 /// What a node is like.
 #[derive(Clone, Debug)]
 pub(crate) struct Nature {
@@ -36,6 +46,7 @@ pub(crate) struct Nature {
     pub(crate) rate: f64,
     /// The longest hold there is.
     pub(crate) longest: Duration,
+    pub(crate) sessions: Sessions,
     pub(crate) restart: Restart,
     pub(crate) floors: Floors,
 }
@@ -57,6 +68,7 @@ struct State {
     store: Memory,
     /// What the store goes by: ahead by as much as the node's wall clock is.
     clock: Clock,
+    sessions: HashSet<SessionId>,
     born: Moment,
     down_until: Moment,
 }
@@ -66,7 +78,13 @@ impl Node {
     pub(crate) fn new(time: Clock, nature: Nature, ahead: Duration) -> Self {
         let began = time.now();
         let (store, clock) = empty_store(ahead);
-        let state = State { store, clock, born: began - nature.longest * 2, down_until: began };
+        let state = State {
+            store,
+            clock,
+            sessions: HashSet::new(),
+            born: began - nature.longest * 2,
+            down_until: began,
+        };
         Self(Arc::new(Inner { time: (time, began), nature, state: Mutex::new(state) }))
     }
 
@@ -81,7 +99,8 @@ impl Node {
     pub(crate) fn forget(&self, span: Duration, ahead: Duration) {
         let (now, began) = (self.now(), self.0.time.1);
         let (store, clock) = empty_store(now.since(began) + ahead);
-        *self.state() = State { store, clock, born: now + span, down_until: now + span };
+        *self.state() =
+            State { store, clock, sessions: HashSet::new(), born: now + span, down_until: now + span };
     }
 
     /// Its clock jumps ahead.
@@ -104,13 +123,24 @@ impl Node {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T>(&self, call: impl FnOnce(&Memory) -> Reply<T>) -> Reply<T> {
+    fn ask<T>(&self, call: impl FnOnce(&mut State) -> Reply<T>) -> Reply<T> {
         let now = self.now();
-        let state = self.state();
+        let mut state = self.state();
         if state.down_until > now {
             return Reply::now(Err(Error::new(ErrorKind::Unavailable, "it is down")));
         }
-        call(&state.store)
+        call(&mut state)
+    }
+
+    /// The same, for a session that it has to know.
+    fn ask_for<T>(&self, session: SessionId, call: impl FnOnce(&mut State) -> Reply<T>) -> Reply<T> {
+        let sessions = self.0.nature.sessions;
+        self.ask(|state| {
+            if sessions == Sessions::Known && !state.sessions.contains(&session) {
+                return Reply::now(Err(Error::new(ErrorKind::Lost, "it does not know the session")));
+            }
+            call(state)
+        })
     }
 
     /// The error if it may have forgotten a hold that still counts.
@@ -173,7 +203,10 @@ impl Engine for Node {
     }
 
     fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
-        self.ask(|store| store.open(opening))
+        self.ask(|state| {
+            state.sessions.insert(opening.session);
+            state.store.open(opening)
+        })
     }
 
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
@@ -184,28 +217,28 @@ impl Engine for Node {
         }
         let young = if claim.again { None } else { self.is_too_young() };
         let node = self.clone();
-        let reply = self.ask(|store| match young {
+        let reply = self.ask_for(claim.id.session, |state| match young {
             Some(error) => Reply::now(Err(error)),
-            None => store.claim(Arc::new(timed)),
+            None => state.store.claim(Arc::new(timed)),
         });
         changed(reply, move |standing| node.told(standing, floor))
     }
 
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
         let timed = claims.iter().map(|claim| Arc::new(self.timed(claim))).collect();
-        self.ask(|store| store.renew(session, timed))
+        self.ask_for(session, |state| state.store.renew(session, timed))
     }
 
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
-        self.ask(|store| store.withdraw(claim, exit))
+        self.ask(|state| state.store.withdraw(claim, exit))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {
-        self.ask(|store| store.close(session))
+        self.ask(|state| state.store.close(session))
     }
 
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
-        self.ask(|store| store.survey(scope, look))
+        self.ask(|state| state.store.survey(scope, look))
     }
 
     fn lifelines(&self, _: SessionId) -> Vec<OwnedFd> {
