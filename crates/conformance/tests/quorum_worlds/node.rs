@@ -169,13 +169,21 @@ impl Node {
         Claim { ttl: self.real(claim.ttl), lease, ..claim.clone() }
     }
 
-    fn told(&self, standing: Standing, floor: Option<Fence>) -> Standing {
+    /// When it is worth to try again: a Redis tells how long a key lives.
+    fn busy_for(&self, claim: &Claim) -> Duration {
+        let survey = self.state().store.survey(&Scope::Exact(claim.name.clone()), Look::Once).into_now();
+        let lines = survey.ok().and_then(Result::ok).map(|survey| survey.lines).unwrap_or_default();
+        let left = lines.iter().flat_map(|line| line.holders()).filter_map(|holder| holder.left).min();
+        left.map_or(claim.ttl, |left| left + Duration::from_millis(1))
+    }
+
+    fn told(&self, standing: Standing, floor: Option<Fence>, sleep: Duration) -> Standing {
         match standing {
             Standing::Held { fence, left } => {
                 let fence = if self.0.nature.floors == Floors::Ignored { fence.max(floor) } else { fence };
                 Standing::Held { fence, left: left.map(|left| self.shown(left)) }
             }
-            Standing::Queued { ahead, wake, sleep } => {
+            Standing::Queued { ahead, wake, .. } => {
                 Standing::Queued { ahead, wake, sleep: self.shown(sleep) }
             }
             other => other,
@@ -183,18 +191,13 @@ impl Node {
     }
 }
 
+/// A store in memory answers at once.
+const NOT_NOW: &str = "the store took a while";
+
 fn empty_store(ahead: Duration) -> (Memory, Clock) {
     let clock = Clock::runtime();
     clock.suspend(ahead);
     (Memory::with_clock(clock.clone()), clock)
-}
-
-/// The same reply with what is in it changed.
-fn changed<T: Send + 'static>(reply: Reply<T>, change: impl FnOnce(T) -> T + Send + 'static) -> Reply<T> {
-    match reply.into_now() {
-        Ok(answer) => Reply::now(answer.map(change)),
-        Err(reply) => Reply::later(async move { reply.await.map(change) }),
-    }
 }
 
 impl Engine for Node {
@@ -216,12 +219,12 @@ impl Engine for Node {
             timed.floor = None;
         }
         let young = if claim.again { None } else { self.is_too_young() };
-        let node = self.clone();
         let reply = self.ask_for(claim.id.session, |state| match young {
             Some(error) => Reply::now(Err(error)),
             None => state.store.claim(Arc::new(timed)),
         });
-        changed(reply, move |standing| node.told(standing, floor))
+        let reply = reply.into_now().unwrap_or_else(|_| Err(Error::new(ErrorKind::Invalid, NOT_NOW)));
+        Reply::now(reply.map(|standing| self.told(standing, floor, self.busy_for(&claim))))
     }
 
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
