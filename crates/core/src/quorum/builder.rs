@@ -53,7 +53,7 @@ impl Builder {
         self
     }
 
-    /// A clock of your own to time members by; the machine's if not said.
+    /// A clock of your own, for the time that members have; the machine's if not said.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -98,10 +98,10 @@ impl Builder {
             share,
             node_timeout,
             fenced,
-            clock,
             profile,
             sessions,
             flights,
+            clock,
         })))
     }
 }
