@@ -8,8 +8,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Engine, Error, ErrorKind, Exit, Fence, Look, Memory, Moment, Opening, Profile, Renewal,
-    Reply, Result, Scope, SessionId, Standing, Survey,
+    Claim, Clock, Engine, Error, ErrorKind, Exit, Look, Memory, Moment, Opening, Profile, Renewal, Reply,
+    Result, Scope, SessionId, Standing, Survey,
 };
 
 /// What a node does after it has forgotten everything.
@@ -177,14 +177,16 @@ impl Node {
         left.map_or(claim.ttl, |left| left + Duration::from_millis(1))
     }
 
-    fn told(&self, standing: Standing, floor: Option<Fence>, sleep: Duration) -> Standing {
+    /// What the store says, as the node says it.
+    fn told(&self, standing: Standing, claim: &Claim) -> Standing {
         match standing {
             Standing::Held { fence, left } => {
-                let fence = if self.0.nature.floors == Floors::Ignored { fence.max(floor) } else { fence };
+                let fence =
+                    if self.0.nature.floors == Floors::Ignored { fence.max(claim.floor) } else { fence };
                 Standing::Held { fence, left: left.map(|left| self.shown(left)) }
             }
             Standing::Queued { ahead, wake, .. } => {
-                Standing::Queued { ahead, wake, sleep: self.shown(sleep) }
+                Standing::Queued { ahead, wake, sleep: self.shown(self.busy_for(claim)) }
             }
             other => other,
         }
@@ -213,7 +215,6 @@ impl Engine for Node {
     }
 
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
-        let floor = claim.floor;
         let mut timed = self.timed(&claim);
         if self.0.nature.floors == Floors::Ignored {
             timed.floor = None;
@@ -224,7 +225,7 @@ impl Engine for Node {
             None => state.store.claim(Arc::new(timed)),
         });
         let reply = reply.into_now().unwrap_or_else(|_| Err(Error::new(ErrorKind::Invalid, NOT_NOW)));
-        Reply::now(reply.map(|standing| self.told(standing, floor, self.busy_for(&claim))))
+        Reply::now(reply.map(|standing| self.told(standing, &claim)))
     }
 
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
