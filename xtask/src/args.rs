@@ -187,10 +187,9 @@ mod tests {
             typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, servers, bench"))
         );
         assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
-        assert!(
-            typed("soak x")
-                .is_err_and(|what| what.contains("known are worlds, counting, conformance, suite, load"))
-        );
+        assert!(typed("soak x").is_err_and(|what| {
+            what.contains("known are worlds, quorum, counting, conformance, suite, load")
+        }));
         assert!(typed("soak suite --times 0").is_err_and(|what| what.contains("whole number")));
         assert!(typed("test --fast").is_err_and(|what| what.contains("--fast")));
     }
