@@ -20,8 +20,8 @@ pub(crate) struct Soak {
 
 #[derive(Debug, PartialEq)]
 enum Kind {
-    /// One run over that many seeds.
-    Worlds,
+    /// One run of this test target over that many seeds.
+    Worlds(&'static str),
     /// Eight processes that count, each that often.
     Counting,
     /// The conformance suite on every engine, that often.
@@ -33,7 +33,8 @@ enum Kind {
 }
 
 pub(crate) const SOAKS: &[Soak] = &[
-    Soak { name: "worlds", times: 20_000, kind: Kind::Worlds },
+    Soak { name: "worlds", times: 20_000, kind: Kind::Worlds("worlds") },
+    Soak { name: "quorum", times: 5_000, kind: Kind::Worlds("quorum_worlds") },
     Soak { name: "counting", times: 200, kind: Kind::Counting },
     Soak { name: "conformance", times: 10, kind: Kind::Conformance },
     Soak { name: "suite", times: 5, kind: Kind::Suite },
@@ -62,9 +63,9 @@ pub(crate) fn find(name: &str) -> Result<&'static Soak, String> {
 
 pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
     match soak.kind {
-        Kind::Worlds => {
+        Kind::Worlds(target) => {
             let mut command =
-                cargo(["test", "--release", "--package", "bramah-conformance", "--test", "worlds"]);
+                cargo(["test", "--release", "--package", "bramah-conformance", "--test", target]);
             command.env("BRAMAH_SEEDS", times.to_string());
             repeat(1, || command_line(&mut command))
         }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bramah_conformance::twist::{Twist, Twisted};
 use bramah_core::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Fence, Guard, Look, Memory, Moment, Opening,
     Profile, Renewal, Reply, Result, Scope, Session, SessionId, Standing, Survey, Wait,
@@ -260,6 +261,34 @@ async fn fences_rise_also_where_majorities_share_one_member_only() {
         last = fence;
         guard.release().await;
     }
+}
+
+/// Answers a repeated claim with a newer fence than it was told, as a store may: a message that was late has raised it.
+#[derive(Debug)]
+struct Newer;
+
+impl Twist for Newer {
+    fn claim(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>) -> Reply<Standing> {
+        let floor = claim.floor.map(|floor| Fence::new(floor.get() + 3_600_000_000));
+        inner.claim(Arc::new(Claim { floor, ..(*claim).clone() }))
+    }
+}
+
+#[tokio::test]
+async fn a_fence_that_one_member_alone_knows_is_not_given_out() {
+    let nodes = nodes(3);
+    let mut members = members(&nodes);
+    let newer: Arc<dyn Engine> = Arc::new(Twisted::new(Arc::new(nodes[0].clone()), Arc::new(Newer)));
+    members[0] = Member::new("newer", newer);
+    let session = Session::builder(Quorum::builder(members).build().unwrap()).ttl(TTL).open().await.unwrap();
+    nodes[2].switch(false);
+    let guard = lock(&session).await.unwrap();
+    let first = guard.fence();
+    guard.release().await;
+    nodes[2].switch(true);
+    nodes[0].switch(false);
+    let then = lock(&session).await.unwrap().fence();
+    assert!(then > first, "{then:?} after {first:?}");
 }
 
 #[tokio::test]

@@ -146,8 +146,8 @@ impl Inner {
         if known.count(has) < need {
             return Err(self.too_few("confirm the fence", &known));
         }
-        let raised = known.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
-        Ok(Standing::Held { fence: raised.max(Some(fence)), left })
+        // Not a larger one that a late message has left with one of them: no majority knows that.
+        Ok(Standing::Held { fence: Some(fence), left })
     }
 
     pub(super) async fn question(&self, claim: Arc<Claim>) -> Result<Standing> {
