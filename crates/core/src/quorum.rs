@@ -32,6 +32,7 @@ mod flights;
 mod renewal;
 mod round;
 mod sight;
+mod silence;
 mod vote;
 
 use std::{
@@ -44,12 +45,13 @@ use std::{
 };
 
 use crate::{
-    Claim, Clock, Engine, ErrorKind, Exit, Fence, Look, Opening, Profile, Renewal, Reply, Result, Scope,
-    SessionId, Standing, Survey,
+    Claim, Clock, Engine, ErrorKind, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
+    Standing, Survey,
 };
 pub use builder::Builder;
 use flights::Flights;
-use round::{Answers, Stop};
+use round::{Answers, Late, Stop};
+use silence::Silence;
 
 /// A store that takes part, and what it is called in errors.
 #[derive(Clone, Debug)]
@@ -109,6 +111,7 @@ struct Inner {
     profile: Profile,
     sessions: Mutex<HashMap<SessionId, Arc<Joined>>>,
     flights: Flights,
+    silent: Silence,
     clock: Clock,
 }
 
@@ -169,9 +172,34 @@ impl Inner {
     ) -> Answers<T> {
         let asked = self.members.iter().enumerate().map(|(at, member)| (at, ask(&*member.engine)));
         let mut answers = Answers::none(self.members.len());
-        let late = round::gather(&self.clock, &mut answers, asked, patience, stop).await;
+        let late = self.gather(&mut answers, asked, patience, stop).await;
         self.flights.follow(late);
         answers
+    }
+
+    /// Asks some of them until `stop` says that it is enough and everybody has answered who did the last time, or time is
+    /// over. What a slow member says later is followed to its end by the caller.
+    ///
+    /// Those who answer are waited for although the others may be enough: the lock is then everywhere, or nowhere, and
+    /// nobody meets a part of it. It costs the time of the slowest, once it is silent no more.
+    async fn gather<T>(
+        &self,
+        answers: &mut Answers<T>,
+        asked: impl Iterator<Item = Late<T>>,
+        patience: Duration,
+        mut stop: impl FnMut(&Answers<T>) -> Stop,
+    ) -> Vec<Late<T>> {
+        let asked: Vec<Late<T>> = asked.collect();
+        let whom: Vec<usize> = asked.iter().map(|(at, _)| *at).collect();
+        let enough = |answers: &Answers<T>| {
+            let heard = whom.iter().all(|&at| answers.of(at).is_some() || self.silent.is(at));
+            if heard { stop(answers) } else { Stop::No }
+        };
+        let late = round::gather(&self.clock, answers, asked.into_iter(), patience, enough).await;
+        for at in whom {
+            self.silent.set(at, !answers.of(at).is_some_and(is_word));
+        }
+        late
     }
 
     async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
@@ -215,6 +243,14 @@ impl Joined {
     }
 }
 
+/// Whether a member answered, also if it refused.
+fn is_word<T>(answer: &Result<T>) -> bool {
+    answer
+        .as_ref()
+        .err()
+        .is_none_or(|error| error.kind() != ErrorKind::Unavailable || error.retry_after().is_some())
+}
+
 fn is_held(standing: &Standing) -> bool {
     matches!(standing, Standing::Held { .. })
 }
@@ -222,13 +258,6 @@ fn is_held(standing: &Standing) -> bool {
 /// Whether somebody else has it there.
 fn is_taken(standing: &Standing) -> bool {
     matches!(standing, Standing::Queued { .. } | Standing::Refused)
-}
-
-fn held_fence(standing: &Standing) -> Option<Fence> {
-    match standing {
-        Standing::Held { fence, .. } => *fence,
-        _ => None,
-    }
 }
 
 impl Engine for Quorum {

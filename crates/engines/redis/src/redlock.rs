@@ -204,8 +204,8 @@ impl Redlock {
     }
 
     fn at(&self, master: &Address) -> Config {
-        // What is left of a request that a quorum no longer waits for ends soon.
-        let timeout = self.node_timeout * 2;
+        // A little sooner than it is given up, so that it is said why.
+        let timeout = self.node_timeout.mul_f64(0.9);
         Config { topology: Topology::Single(master.clone()), timeout, ..self.each.clone() }
     }
 
