@@ -1,0 +1,239 @@
+//! Clients that ask a majority as we do: hand-overs both ways, a crowd of both, and who is killed or frozen.
+
+use std::time::Duration;
+
+use bramah_core::{Release, Session};
+use tokio::time::sleep;
+
+use crate::{
+    AT_ONCE, PATIENCE, SOON,
+    driven::Peer,
+    fleet::{Counter, Fleet, close, everywhere, fresh, mutex},
+    now,
+    ours::{self, Ours},
+};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A ttl that no test waits for.
+const LONG_MS: u64 = 20_000;
+
+/// The ttl of a session that should be renewed while a test looks.
+const TTL: Duration = ms(3000);
+
+#[derive(Clone, Copy)]
+enum Client {
+    NodeRedlock,
+    Pottery,
+}
+
+/// One lock on one fleet.
+struct Scene {
+    client: Client,
+    fleet: &'static Fleet,
+    name: String,
+}
+
+impl Scene {
+    fn new(client: Client, fleet: &'static Fleet, what: &str) -> Self {
+        Self { client, fleet, name: fresh(what) }
+    }
+
+    /// Another process of theirs.
+    fn peer(&self) -> Option<Peer> {
+        match self.client {
+            Client::NodeRedlock => Peer::node_redlock(&self.fleet.masters()),
+            Client::Pottery => Peer::pottery(&self.fleet.masters()),
+        }
+    }
+
+    /// What is before a name in a key of theirs.
+    fn prefix(&self) -> &'static str {
+        match self.client {
+            Client::NodeRedlock => "",
+            Client::Pottery => "redlock:",
+        }
+    }
+
+    fn options(&self) -> String {
+        format!("&prefix={}", self.prefix())
+    }
+
+    fn key(&self) -> String {
+        format!("{}{}", self.prefix(), self.name)
+    }
+
+    async fn session(&self, ttl: Duration) -> Session {
+        self.fleet.session(ttl, &self.options()).await
+    }
+
+    /// Waits until we have the lock, gives it back, and says how long that took.
+    async fn follow(&self, session: &Session) -> Duration {
+        let (began, lock) = (now(), mutex(session, &self.name));
+        let guard = tokio::time::timeout(PATIENCE, lock.lock()).await.expect("it is free").unwrap();
+        let waited = now().since(began);
+        assert_eq!(guard.release().await, Release::Released);
+        waited
+    }
+
+    async fn end(self, session: Session) {
+        close(session).await;
+        self.fleet.await_free(&self.key()).await;
+    }
+}
+
+macro_rules! tests {
+    ($($what:ident: $node:ident, $pottery:ident;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $node() {
+            everywhere(|fleet| $what(Scene::new(Client::NodeRedlock, fleet, stringify!($what)))).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+        async fn $pottery() {
+            everywhere(|fleet| $what(Scene::new(Client::Pottery, fleet, stringify!($what)))).await;
+        }
+    )*};
+}
+
+tests! {
+    theirs_then_ours:
+        node_redlock_holds_and_its_release_wakes_us,
+        pottery_holds_and_its_release_wakes_us;
+    ours_then_theirs:
+        we_hold_and_node_redlock_waits_for_our_release,
+        we_hold_and_pottery_waits_for_our_release;
+    crowd:
+        a_crowd_of_node_redlocks_and_of_us_counts_exactly,
+        a_crowd_of_potteries_and_of_us_counts_exactly;
+    killed:
+        a_node_redlock_that_is_killed_is_followed_by_us_after_its_ttl,
+        a_pottery_that_is_killed_is_followed_by_us_after_its_ttl;
+    frozen:
+        a_node_redlock_that_is_frozen_has_lost_its_lock_to_us_and_learns_it,
+        a_pottery_that_is_frozen_has_lost_its_lock_to_us_and_learns_it;
+    ours_killed:
+        a_process_of_ours_that_is_killed_is_followed_by_node_redlock_after_its_ttl,
+        a_process_of_ours_that_is_killed_is_followed_by_pottery_after_its_ttl;
+}
+
+async fn theirs_then_ours(scene: Scene) {
+    let Some(mut peer) = scene.peer() else { return };
+    let session = scene.session(TTL).await;
+    let lock = mutex(&session, &scene.name);
+    let mut quickest = PATIENCE;
+    for _ in 0..3 {
+        assert_eq!(peer.acquire(&scene.name, LONG_MS, 5000), "held");
+        assert!(lock.try_lock().await.unwrap().is_none());
+        let waiting = scene.fleet.wait_for(&lock, &scene.key()).await;
+        assert!(waiting.waits(), "it is theirs");
+        assert_eq!(peer.ask("release"), "released");
+        let released = now();
+        let (granted, guard) = waiting.finish().await;
+        quickest = quickest.min(granted.since(released));
+        assert_eq!(guard.release().await, Release::Released);
+    }
+    assert!(quickest < AT_ONCE, "after {quickest:?} at the soonest");
+
+    // Theirs is the time that they extend it to.
+    assert_eq!(peer.acquire(&scene.name, 1500, 5000), "held");
+    sleep(ms(700)).await;
+    assert_eq!(peer.ask("extend 1500"), "extended");
+    let extended = now();
+    let waited = scene.follow(&session).await;
+    assert!(now().since(extended) > ms(1300), "after {waited:?}");
+    scene.end(session).await;
+}
+
+async fn ours_then_theirs(scene: Scene) {
+    let Some(mut peer) = scene.peer() else { return };
+    let session = scene.session(TTL).await;
+    let guard = mutex(&session, &scene.name).lock().await.unwrap();
+    assert_eq!(peer.acquire(&scene.name, LONG_MS, 0), "busy");
+    peer.tell(&format!("acquire {} {LONG_MS} {}", scene.name, PATIENCE.as_millis()));
+    // Longer than our ttl: what it waits for is renewed.
+    sleep(TTL + ms(300)).await;
+    assert!(guard.confirm().await.unwrap());
+    let released = now();
+    assert_eq!(guard.release().await, Release::Released);
+    assert_eq!(peer.answer(), "held");
+    assert!(now().since(released) < SOON, "after {:?}", now().since(released));
+    assert!(mutex(&session, &scene.name).try_lock().await.unwrap().is_none(), "it is theirs");
+    assert_eq!(peer.ask("release"), "released");
+    scene.end(session).await;
+}
+
+async fn crowd(scene: Scene) {
+    const TIMES: u32 = 6;
+    const PAUSE: Duration = ms(3);
+    let (Some(one), Some(two)) = (scene.peer(), scene.peer()) else { return };
+    let (mut theirs, mut ours, mut sessions) = (vec![one, two], Vec::new(), Vec::new());
+    let counter = std::sync::Arc::new(Counter::new(&scene.name));
+    for peer in &mut theirs {
+        let file = counter.path().display();
+        peer.tell(&format!("count {} 3000 {file} {TIMES} {}", scene.name, PAUSE.as_millis()));
+    }
+    for _ in 0..2 {
+        let session = scene.session(ms(LONG_MS)).await;
+        for _ in 0..2 {
+            let (counter, lock) = (counter.clone(), mutex(&session, &scene.name));
+            ours.push(tokio::spawn(async move { counter.count(lock, TIMES, PAUSE).await }));
+        }
+        sessions.push(session);
+    }
+    for ours in ours {
+        ours.await.unwrap();
+    }
+    for peer in &mut theirs {
+        assert_eq!(peer.answer(), "counted");
+    }
+    assert_eq!(counter.read(), 6 * TIMES);
+    for session in sessions {
+        close(session).await;
+    }
+    scene.fleet.await_free(&scene.key()).await;
+}
+
+async fn killed(scene: Scene) {
+    let Some(mut peer) = scene.peer() else { return };
+    let session = scene.session(TTL).await;
+    let asked = now();
+    assert_eq!(peer.acquire(&scene.name, 1500, 5000), "held");
+    let held = now();
+    drop(peer);
+    scene.follow(&session).await;
+    assert!(now().since(asked) > ms(1300), "after {:?}", now().since(asked));
+    assert!(now().since(held) < ms(1500) + SOON, "after {:?}", now().since(held));
+    scene.end(session).await;
+}
+
+async fn frozen(scene: Scene) {
+    let Some(mut peer) = scene.peer() else { return };
+    let session = scene.session(TTL).await;
+    assert_eq!(peer.acquire(&scene.name, 1000, 5000), "held");
+    peer.freeze();
+    let (frozen, lock) = (now(), mutex(&session, &scene.name));
+    let guard = tokio::time::timeout(PATIENCE, lock.lock()).await.expect("it is free").unwrap();
+    assert!(now().since(frozen) < ms(1000) + SOON, "after {:?}", now().since(frozen));
+    peer.thaw();
+    let told = peer.ask("release");
+    assert!(told.starts_with("lost "), "{told}");
+    assert!(guard.confirm().await.unwrap(), "theirs did not end ours");
+    assert_eq!(guard.release().await, Release::Released);
+    scene.end(session).await;
+}
+
+async fn ours_killed(scene: Scene) {
+    let Some(mut peer) = scene.peer() else { return };
+    let ours = Ours::start(&scene.fleet.url(&scene.options()), &scene.name);
+    assert_eq!(peer.acquire(&scene.name, 5000, 0), "busy");
+    ours.kill();
+    let killed = now();
+    assert_eq!(peer.acquire(&scene.name, 5000, 20_000), "held");
+    let waited = now().since(killed);
+    assert!(waited > ours::TTL / 3 && waited < ours::TTL + SOON, "after {waited:?}");
+    assert_eq!(peer.ask("release"), "released");
+    scene.fleet.await_free(&scene.key()).await;
+}
