@@ -75,6 +75,16 @@ pub enum Share {
     All,
 }
 
+impl Share {
+    /// How many of so many that is.
+    pub fn of(self, members: usize) -> usize {
+        match self {
+            Self::Majority => members / 2 + 1,
+            Self::All => members,
+        }
+    }
+}
+
 /// An engine made of engines. Clones share their members.
 ///
 /// ```
@@ -134,10 +144,7 @@ impl From<Quorum> for Arc<dyn Engine> {
 impl Inner {
     /// How many have to agree.
     fn need(&self) -> usize {
-        match self.share {
-            Share::Majority => self.members.len() / 2 + 1,
-            Share::All => self.members.len(),
-        }
+        self.share.of(self.members.len())
     }
 
     /// How many may not, at the most.
@@ -173,7 +180,7 @@ impl Inner {
         let answers = self.ask_all(patience, |_| Stop::No, |engine| engine.open(opening.clone())).await;
         let open: Box<[bool]> = (0..self.members.len()).map(|at| answers.good(at).is_some()).collect();
         if open.iter().filter(|open| **open).count() < self.need() {
-            return Err(self.too_few("open a session", &answers));
+            return Err(answers.refusal().unwrap_or_else(|| self.too_few("open a session", &answers)));
         }
         let ttl = answers.all_good().map(|(_, ttl)| *ttl).min().unwrap_or(opening.ttl);
         let session = opening.session;

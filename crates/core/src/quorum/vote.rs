@@ -217,16 +217,25 @@ impl Inner {
     /// The error when too few members did what they were asked. If it is only that some do not take part yet, it says after
     /// how long enough of them will.
     pub(super) fn too_few<T>(&self, what: &str, answers: &Answers<T>) -> Error {
-        let whys: Vec<String> = self
+        let mut whys: Vec<String> = self
             .members
             .iter()
             .enumerate()
             .filter_map(|(at, member)| match answers.of(at) {
                 Some(Ok(_)) => None,
+                Some(Err(error)) if error.retry_after().is_some() => None,
                 Some(Err(error)) => Some(format!("{}: {error}", member.name)),
                 None => Some(format!("{}: no answer in time", member.name)),
             })
             .collect();
+        let young = self.members.iter().enumerate().filter_map(|(at, member)| {
+            let error = answers.of(at)?.as_ref().err()?;
+            Some((format!("{} in {:.1?}", member.name, error.retry_after()?), error))
+        });
+        let (young, reasons): (Vec<String>, Vec<&Error>) = young.unzip();
+        if let Some(why) = reasons.first() {
+            whys.push(format!("not yet: {} ({why})", young.join(", ")));
+        }
         let (all, need) = (self.members.len(), self.need());
         let text = format!("fewer than {need} of {all} stores {what}: {}", whys.join("; "));
         let error = Error::new(crate::ErrorKind::Unavailable, text);
