@@ -127,7 +127,7 @@ async fn theirs_then_ours(scene: Scene) {
     for _ in 0..3 {
         assert_eq!(peer.acquire(&scene.name, LONG_MS, 5000), "held");
         assert!(lock.try_lock().await.unwrap().is_none());
-        let waiting = scene.fleet.wait_for(&lock, &scene.key()).await;
+        let waiting = scene.fleet.wait_for(&lock, &scene.key(), scene.fleet.majority()).await;
         assert!(waiting.waits(), "it is theirs");
         assert_eq!(peer.ask("release"), "released");
         let released = now();
@@ -176,7 +176,7 @@ async fn crowd(scene: Scene) {
         peer.tell(&format!("count {} 3000 {file} {TIMES} {}", scene.name, PAUSE.as_millis()));
     }
     for _ in 0..2 {
-        let session = scene.session(ms(LONG_MS)).await;
+        let session = scene.session(ms(6000)).await;
         for _ in 0..2 {
             let (counter, lock) = (counter.clone(), mutex(&session, &scene.name));
             ours.push(tokio::spawn(async move { counter.count(lock, TIMES, PAUSE).await }));

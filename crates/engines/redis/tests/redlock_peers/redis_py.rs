@@ -29,7 +29,7 @@ async fn redis_py_stops_us_on_two_of_three_masters_and_not_on_one() {
     assert_eq!(two.acquire(&name, 20_000, 5000), "held");
     assert_eq!(one.ask("owned"), "yes");
     assert!(lock.try_lock().await.unwrap().is_none());
-    let waiting = fleet.wait_for(&lock, &name).await;
+    let waiting = fleet.wait_for(&lock, &name, 2).await;
     assert_eq!(one.ask("owned"), "yes");
     assert_eq!(two.ask("owned"), "yes");
     assert!(waiting.waits(), "two of three are theirs");

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{
     AT_ONCE, PATIENCE, SOON,
-    fleet::{Counter, First, Fleet, close, fresh, mutex, three, together, try_open},
+    fleet::{Counter, First, Fleet, Waiting, close, fresh, mutex, three, together, try_open},
     java::{CURRENT, Call, Java, OLDER, WATCHDOG},
     now,
     ours::{self, Ours},
@@ -20,7 +20,7 @@ use crate::{
 const VERSIONS: [&str; 2] = [CURRENT, OLDER];
 
 /// A ttl that no test waits for.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -120,6 +120,11 @@ impl Scene {
         mutex(session, &self.name)
     }
 
+    async fn wait_for(&self, lock: &Lock) -> Waiting {
+        let refused = if self.kind == Kind::Red { self.fleet.majority() } else { 1 };
+        self.fleet.wait_for(lock, &self.name, refused).await
+    }
+
     async fn end(&self, session: Session) {
         close(session).await;
         self.fleet.await_free(&self.name).await;
@@ -148,7 +153,7 @@ async fn theirs_then_ours(scene: Scene) {
     for _ in 0..3 {
         assert_eq!(scene.ask("lock").await, "held");
         assert!(lock.try_lock().await.unwrap().is_none());
-        let waiting = scene.fleet.wait_for(&lock, &scene.name).await;
+        let waiting = scene.wait_for(&lock).await;
         assert!(waiting.waits(), "it is theirs");
         assert_eq!(scene.ask("unlock").await, "released");
         let released = now();
@@ -260,7 +265,7 @@ async fn a_redisson_that_is_killed_is_followed_by_us_after_its_watchdogs_timeout
         for scene in scenes.iter().filter(|scene| scene.version == version) {
             assert_eq!(scene.begin_of(&java, "", "lock").finish().await, "held");
             let session = scene.session(LONG).await;
-            waiting.push((scene.fleet.wait_for(&scene.lock(&session), &scene.name).await, scene, session));
+            waiting.push((scene.wait_for(&scene.lock(&session)).await, scene, session));
         }
         java.kill();
         let killed = now();
@@ -306,6 +311,19 @@ async fn with_a_master_down_redlock_goes_on_and_multilock_waits_for_it() {
     let red = world.scenes(&[Kind::Red], "less");
     run(red, goes_on).await;
     run(world.scenes(&[Kind::Multi], "less"), is_refused).await;
+
+    // One that was there when the session was opened.
+    let (first, name) = (world.fleet.masters()[0], fresh("less"));
+    tokio::task::block_in_place(|| first.restart()).unwrap();
+    let session = world.fleet.session(LONG, Kind::Multi.options()).await;
+    first.kill();
+    let lock = mutex(&session, &name);
+    let error = lock.try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    tokio::task::block_in_place(|| first.restart()).unwrap();
+    let guard = tokio::time::timeout(PATIENCE, lock.lock()).await.expect("all are there").unwrap();
+    assert_eq!(guard.release().await, Release::Released);
+    close(session).await;
 }
 
 async fn goes_on(scene: Scene) {
@@ -313,7 +331,7 @@ async fn goes_on(scene: Scene) {
     let lock = scene.lock(&session);
     assert_eq!(scene.ask("lock").await, "held");
     assert!(lock.try_lock().await.unwrap().is_none());
-    let waiting = scene.fleet.wait_for(&lock, &scene.name).await;
+    let waiting = scene.wait_for(&lock).await;
     assert_eq!(scene.ask("unlock").await, "released");
     let released = now();
     let (granted, guard) = waiting.finish().await;
