@@ -4,7 +4,10 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{Receiver, channel},
+    },
 };
 
 use bramah_lab::{Redis as Server, Signal, interop};
@@ -22,8 +25,13 @@ pub(crate) struct Peer {
     output: Receiver<String>,
 }
 
+/// They start one after another: many at once would take all there is from who holds a lock meanwhile.
+static STARTING: Mutex<()> = Mutex::new(());
+
 impl Peer {
+    /// Returns when it is ready.
     fn start(command: &mut Command, servers: &[&Server]) -> Self {
+        let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         command.args(servers.iter().map(|server| server.port().to_string()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -34,7 +42,9 @@ impl Peer {
                 let _ = sender.send(line);
             }
         });
-        Self { child, input, output: answers }
+        let mut peer = Self { child, input, output: answers };
+        assert_eq!(peer.answer(), "ready");
+        peer
     }
 
     /// Runs it where it can be had, and notes that.

@@ -67,6 +67,7 @@ def count(name, ttl_ms, file, times, pause_ms):
 
 COMMANDS = {"acquire": acquire, "extend": extend, "release": release, "count": count}
 
+print("ready", flush=True)
 for line in sys.stdin:
     word, *rest = line.split()
     try:

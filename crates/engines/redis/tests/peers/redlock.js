@@ -55,6 +55,7 @@ const commands = {
 }
 
 async function main() {
+  console.log('ready')
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const [word, ...rest] = line.split(' ')
     console.log(await commands[word](...rest).catch((error) => (word === 'acquire' ? 'busy' : `lost ${error.name}`)))

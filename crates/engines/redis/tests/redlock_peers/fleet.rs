@@ -51,10 +51,8 @@ pub(crate) fn three() -> &'static Fleet {
     &FLEETS[0]
 }
 
-/// Runs a test on every fleet at the same time.
-pub(crate) async fn everywhere<F: Future<Output = ()> + Send + 'static>(test: impl Fn(&'static Fleet) -> F) {
-    let fleets = FLEETS.each_ref().map(|fleet| tokio::task::block_in_place(|| LazyLock::force(fleet)));
-    together(fleets.map(|fleet| (fleet.label(), test(fleet)))).await;
+pub(crate) fn fleets() -> [&'static Fleet; 4] {
+    FLEETS.each_ref().map(|fleet| tokio::task::block_in_place(|| LazyLock::force(fleet)))
 }
 
 /// Runs tests at the same time, and says which has failed.
@@ -95,7 +93,7 @@ impl Fleet {
         Self { first, ..self }
     }
 
-    fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         format!("{} masters, the first one {:?}", self.masters.len(), self.first)
     }
 

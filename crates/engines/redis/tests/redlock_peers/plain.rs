@@ -1,6 +1,6 @@
 //! Clients that ask a majority as we do: hand-overs both ways, a crowd of both, and who is killed or frozen.
 
-use std::time::Duration;
+use std::{future::Future, sync::Arc, time::Duration};
 
 use bramah_core::{Release, Session};
 use tokio::time::sleep;
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::{
     AT_ONCE, PATIENCE, SOON,
     driven::Peer,
-    fleet::{Counter, Fleet, close, everywhere, fresh, mutex},
+    fleet::{Counter, Fleet, close, fleets, fresh, mutex, together},
     now,
     ours::{self, Ours},
 };
@@ -21,12 +21,16 @@ const fn ms(ms: u64) -> Duration {
 const LONG_MS: u64 = 20_000;
 
 /// The ttl of a session that should be renewed while a test looks.
-const TTL: Duration = ms(3000);
+const TTL: Duration = ms(4000);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Client {
     NodeRedlock,
     Pottery,
+}
+
+impl Client {
+    const ALL: [Self; 2] = [Self::NodeRedlock, Self::Pottery];
 }
 
 /// One lock on one fleet.
@@ -84,39 +88,25 @@ impl Scene {
     }
 }
 
-macro_rules! tests {
-    ($($what:ident: $node:ident, $pottery:ident;)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-        async fn $node() {
-            everywhere(|fleet| $what(Scene::new(Client::NodeRedlock, fleet, stringify!($what)))).await;
-        }
-
-        #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-        async fn $pottery() {
-            everywhere(|fleet| $what(Scene::new(Client::Pottery, fleet, stringify!($what)))).await;
-        }
-    )*};
+/// Runs a test with every client on every fleet at the same time.
+async fn each<F: Future<Output = ()> + Send + 'static>(what: &'static str, test: fn(Scene) -> F) {
+    run(&Client::ALL, what, test).await;
 }
 
-tests! {
-    theirs_then_ours:
-        node_redlock_holds_and_its_release_wakes_us,
-        pottery_holds_and_its_release_wakes_us;
-    ours_then_theirs:
-        we_hold_and_node_redlock_waits_for_our_release,
-        we_hold_and_pottery_waits_for_our_release;
-    crowd:
-        a_crowd_of_node_redlocks_and_of_us_counts_exactly,
-        a_crowd_of_potteries_and_of_us_counts_exactly;
-    killed:
-        a_node_redlock_that_is_killed_is_followed_by_us_after_its_ttl,
-        a_pottery_that_is_killed_is_followed_by_us_after_its_ttl;
-    frozen:
-        a_node_redlock_that_is_frozen_has_lost_its_lock_to_us_and_learns_it,
-        a_pottery_that_is_frozen_has_lost_its_lock_to_us_and_learns_it;
-    ours_killed:
-        a_process_of_ours_that_is_killed_is_followed_by_node_redlock_after_its_ttl,
-        a_process_of_ours_that_is_killed_is_followed_by_pottery_after_its_ttl;
+async fn run<F: Future<Output = ()> + Send + 'static>(
+    clients: &[Client],
+    what: &'static str,
+    test: fn(Scene) -> F,
+) {
+    let scenes = fleets().into_iter().flat_map(|fleet| clients.iter().map(move |&client| (client, fleet)));
+    let scenes = scenes.map(|(client, fleet)| Scene::new(client, fleet, what));
+    together(scenes.map(|scene| (format!("{:?} on {}", scene.client, scene.fleet.label()), test(scene))))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn another_redlock_holds_and_its_release_wakes_us() {
+    each("theirs-then-ours", theirs_then_ours).await;
 }
 
 async fn theirs_then_ours(scene: Scene) {
@@ -147,11 +137,17 @@ async fn theirs_then_ours(scene: Scene) {
     scene.end(session).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn we_hold_and_another_redlock_waits_for_our_release() {
+    each("ours-then-theirs", ours_then_theirs).await;
+}
+
 async fn ours_then_theirs(scene: Scene) {
     let Some(mut peer) = scene.peer() else { return };
     let session = scene.session(TTL).await;
     let guard = mutex(&session, &scene.name).lock().await.unwrap();
-    assert_eq!(peer.acquire(&scene.name, LONG_MS, 0), "busy");
+    let told = peer.acquire(&scene.name, LONG_MS, 0);
+    assert_eq!(told, "busy", "while {guard:?} is held: {}", guard.is_held());
     peer.tell(&format!("acquire {} {LONG_MS} {}", scene.name, PATIENCE.as_millis()));
     // Longer than our ttl: what it waits for is renewed.
     sleep(TTL + ms(300)).await;
@@ -165,12 +161,19 @@ async fn ours_then_theirs(scene: Scene) {
     scene.end(session).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_crowd_of_other_redlocks_and_of_us_counts_exactly() {
+    for client in Client::ALL {
+        run(&[client], "crowd", crowd).await;
+    }
+}
+
 async fn crowd(scene: Scene) {
     const TIMES: u32 = 6;
     const PAUSE: Duration = ms(3);
     let (Some(one), Some(two)) = (scene.peer(), scene.peer()) else { return };
     let (mut theirs, mut ours, mut sessions) = (vec![one, two], Vec::new(), Vec::new());
-    let counter = std::sync::Arc::new(Counter::new(&scene.name));
+    let counter = Arc::new(Counter::new(&scene.name));
     for peer in &mut theirs {
         let file = counter.path().display();
         peer.tell(&format!("count {} 3000 {file} {TIMES} {}", scene.name, PAUSE.as_millis()));
@@ -196,6 +199,11 @@ async fn crowd(scene: Scene) {
     scene.fleet.await_free(&scene.key()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn another_redlock_that_is_killed_is_followed_by_us_after_its_ttl() {
+    each("killed", killed).await;
+}
+
 async fn killed(scene: Scene) {
     let Some(mut peer) = scene.peer() else { return };
     let session = scene.session(TTL).await;
@@ -207,6 +215,11 @@ async fn killed(scene: Scene) {
     assert!(now().since(asked) > ms(1300), "after {:?}", now().since(asked));
     assert!(now().since(held) < ms(1500) + SOON, "after {:?}", now().since(held));
     scene.end(session).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn another_redlock_that_is_frozen_has_lost_its_lock_to_us_and_learns_it() {
+    each("frozen", frozen).await;
 }
 
 async fn frozen(scene: Scene) {
@@ -223,6 +236,11 @@ async fn frozen(scene: Scene) {
     assert!(guard.confirm().await.unwrap(), "theirs did not end ours");
     assert_eq!(guard.release().await, Release::Released);
     scene.end(session).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_process_of_ours_that_is_killed_is_followed_by_another_redlock_after_its_ttl() {
+    each("ours-killed", ours_killed).await;
 }
 
 async fn ours_killed(scene: Scene) {

@@ -50,7 +50,15 @@ impl Kind {
 fn java(version: &str, fleet: &Fleet) -> Option<Java> {
     let each: Vec<_> = fleet.masters().iter().map(|master| master.url()).collect();
     let each: Vec<_> = each.iter().map(String::as_str).collect();
-    tokio::task::block_in_place(|| Java::start(version, &each))
+    Java::start(version, &each)
+}
+
+/// One of each version, where it can be had.
+fn javas(fleet: &Fleet) -> [Option<Java>; 2] {
+    std::thread::scope(|scope| {
+        let starting = VERSIONS.map(|version| scope.spawn(move || java(version, fleet)));
+        starting.map(|it| it.join().unwrap_or_else(|why| std::panic::resume_unwind(why)))
+    })
 }
 
 /// Masters, and a Redisson of each version on them that is never killed.
@@ -62,7 +70,7 @@ struct World {
 /// Where all masters are there.
 static WHOLE: LazyLock<World> = LazyLock::new(|| {
     let fleet = three();
-    World { fleet, javas: VERSIONS.map(|version| java(version, fleet)) }
+    World { fleet, javas: javas(fleet) }
 });
 
 /// One lock of one kind, and threads of Redisson that are used for it alone.
@@ -258,24 +266,23 @@ async fn crowd(scene: Scene) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_redisson_that_is_killed_is_followed_by_us_after_its_watchdogs_timeout() {
     let world = tokio::task::block_in_place(|| &*WHOLE);
-    let scenes = world.scenes(&Kind::BOTH, "killed");
-    for version in VERSIONS {
-        let Some(java) = java(version, world.fleet) else { continue };
-        let mut waiting = Vec::new();
-        for scene in scenes.iter().filter(|scene| scene.version == version) {
-            assert_eq!(scene.begin_of(&java, "", "lock").finish().await, "held");
-            let session = scene.session(LONG).await;
-            waiting.push((scene.wait_for(&scene.lock(&session)).await, scene, session));
-        }
-        java.kill();
-        let killed = now();
-        for (waiting, scene, session) in waiting {
-            let (granted, guard) = waiting.finish().await;
-            let waited = granted.since(killed);
-            assert!(waited > WATCHDOG / 3 && waited < WATCHDOG + SOON, "{:?} after {waited:?}", scene.kind);
-            assert_eq!(guard.release().await, Release::Released);
-            scene.end(session).await;
-        }
+    let javas = tokio::task::block_in_place(|| javas(world.fleet));
+    let of =
+        |version| VERSIONS.iter().position(|it| *it == version).and_then(|at| javas[at].as_ref()).unwrap();
+    let mut waiting = Vec::new();
+    for scene in world.scenes(&Kind::BOTH, "killed") {
+        assert_eq!(scene.begin_of(of(scene.version), "", "lock").finish().await, "held");
+        let session = scene.session(LONG).await;
+        waiting.push((scene.wait_for(&scene.lock(&session)).await, scene, session));
+    }
+    javas.iter().flatten().for_each(Java::kill);
+    let killed = now();
+    for (waiting, scene, session) in waiting {
+        let (granted, guard) = waiting.finish().await;
+        let waited = granted.since(killed);
+        assert!(waited > WATCHDOG / 3 && waited < WATCHDOG + SOON, "{:?} after {waited:?}", scene.kind);
+        assert_eq!(guard.release().await, Release::Released);
+        scene.end(session).await;
     }
 }
 
@@ -301,15 +308,14 @@ async fn ours_killed(scene: Scene) {
 /// Where the first of three masters has failed since.
 static LESS: LazyLock<World> = LazyLock::new(|| {
     let fleet = Fleet::start(3, First::Up);
-    let javas = VERSIONS.map(|version| java(version, &fleet));
+    let javas = javas(&fleet);
     World { fleet: Box::leak(Box::new(fleet.but(First::Killed))), javas }
 });
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn with_a_master_down_redlock_goes_on_and_multilock_waits_for_it() {
     let world = tokio::task::block_in_place(|| &*LESS);
-    let red = world.scenes(&[Kind::Red], "less");
-    run(red, goes_on).await;
+    run(world.scenes(&[Kind::Red], "less"), goes_on).await;
     run(world.scenes(&[Kind::Multi], "less"), is_refused).await;
 
     // One that was there when the session was opened.

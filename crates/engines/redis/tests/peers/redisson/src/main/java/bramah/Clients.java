@@ -22,7 +22,7 @@ final class Clients {
         if (nodes.length == 1) {
             SingleServerConfig server = config.useSingleServer().setAddress(nodes[0]).setConnectionMinimumIdleSize(4);
             if (!patient) {
-                server.setTimeout(500).setConnectTimeout(500).setRetryAttempts(0);
+                server.setTimeout(10_000).setRetryAttempts(0);
             }
         } else {
             config.useClusterServers().addNodeAddress(nodes)
@@ -31,7 +31,7 @@ final class Clients {
         return Redisson.create(config);
     }
 
-    /** Of several masters one that does not answer is no reason to wait for it. */
+    /** Of several masters one that refuses is not asked again. */
     static List<RedissonClient> connect(List<String> each, long watchdogMs) {
         List<RedissonClient> clients = new ArrayList<>();
         for (String addresses : each) {
