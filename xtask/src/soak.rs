@@ -79,7 +79,7 @@ pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
         }
         Kind::Redlock => {
             let mut command = cargo(["test", "--release", "--package", "bramah-redis"]);
-            command.args(["--test", "redlock_faults", "chaos", "--", "--nocapture"]);
+            command.args(["--test", "redlock_chaos", "--", "--nocapture"]);
             command.env("BRAMAH_TEST_SECONDS", times.to_string());
             repeat(1, || command_line(&mut command))
         }

@@ -5,12 +5,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../faults/rig.rs"]
-#[allow(dead_code, reason = "what the faults of one server have, and not all of it is for several")]
+#[allow(dead_code, reason = "it is the rig of other tests, too")]
 mod rig;
 mod stage;
 
 mod amnesia;
-mod chaos;
 mod clocks;
 mod frozen;
 mod late;

@@ -56,7 +56,10 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         };
         Box::pin(async { Ok(target) })
     };
-    let done = Suite::new(name, setup).children(connect).main();
+    let suite = Suite::new(name, setup).children(connect);
+    // Every case asks all masters at once, and a session of a short ttl gives them little time.
+    let suite = if matches!(deployment, Deployment::Masters(_)) { suite.abreast(5) } else { suite };
+    let done = suite.main();
     match looked_at.iter().try_for_each(|server| leftovers(server)) {
         Err(why) => {
             eprintln!("FAILED: {why}");

@@ -11,8 +11,7 @@ use std::{
 
 use bramah_core::{ErrorKind, Moment};
 
-use super::TTL;
-use crate::{rig::*, stage::*};
+use crate::{TTL, rig::*, stage::*};
 
 const URL: &str = "BRAMAH_COUNT_AT";
 const FOLDER: &str = "BRAMAH_COUNT_IN";
@@ -32,7 +31,7 @@ impl Counters {
         fs::write(folder.join("count"), "0").unwrap();
         let processes = (0..number).map(|_| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "chaos::counting::a_process_that_counts", "--nocapture"])
+                .args(["--exact", "counting::a_process_that_counts", "--nocapture"])
                 .env(URL, url)
                 .env(FOLDER, &folder)
                 .stdin(Stdio::piped())
@@ -148,12 +147,7 @@ async fn a_process_that_counts() {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         OVER.store(true, Ordering::Relaxed);
     });
-    let session = loop {
-        match try_join(&url, TTL).await {
-            Ok(session) => break session,
-            Err(why) => assert_eq!(why.kind(), ErrorKind::Unavailable, "{why}"),
-        }
-    };
+    let session = join(&url, TTL).await;
     let lock = mutex(&session, "counted");
     while !OVER.load(Ordering::Relaxed) {
         let guard = match lock.lock_within(ms(2000)).await {

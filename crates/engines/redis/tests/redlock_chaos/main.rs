@@ -1,6 +1,14 @@
 //! Eight processes count under one lock while masters are killed and restarted at random.
 //!
 //! `cargo xtask soak redlock` does it for longer.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../faults/rig.rs"]
+#[allow(dead_code, reason = "it is the rig of other tests, too")]
+mod rig;
+#[path = "../redlock_faults/stage.rs"]
+#[allow(dead_code, reason = "it is the stage of other tests, too")]
+mod stage;
 
 mod counting;
 mod nemesis;
@@ -9,11 +17,10 @@ use std::time::Duration;
 
 use bramah_core::ErrorKind;
 
-use self::{
-    counting::{Counters, Log},
-    nemesis::Nemesis,
-};
-use crate::{rig::*, stage::*};
+use counting::{Counters, Log};
+use nemesis::Nemesis;
+use rig::*;
+use stage::*;
 
 const TTL: Duration = ms(3000);
 const PROCESSES: usize = 8;
