@@ -171,3 +171,27 @@ async fn a_process_that_counts() {
     let closed = session.close(PATIENCE).await;
     assert!(closed.left.is_empty(), "{closed:?}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(entries: &[(u64, u64)]) -> Log {
+        let entry = |&(fence, at)| Entry { process: 1, fence, at: Moment::from_ns(at) };
+        Log(entries.iter().map(entry).collect())
+    }
+
+    /// The checks have to be able to fail.
+    #[test]
+    fn a_log_notices_a_fence_that_falls_and_a_gap() {
+        let turns = log(&[(1, 10), (2, 20), (3, 50)]);
+        turns.assert_fences_rise();
+        let at = Moment::from_ns;
+        assert_eq!(turns.longest_gap(at(0), at(60)), Duration::from_nanos(30));
+        assert_eq!(turns.longest_gap(at(0), at(100)), Duration::from_nanos(50));
+        assert_eq!((turns.between(at(15), at(50)), turns.first_after(at(11))), (2, Some(at(20))));
+        for falling in [log(&[(2, 10), (1, 20)]), log(&[(2, 10), (2, 20)])] {
+            assert!(std::panic::catch_unwind(|| falling.assert_fences_rise()).is_err());
+        }
+    }
+}
