@@ -178,6 +178,10 @@ impl Inner {
         // A member that is not there now costs its connection's time once, and not with every claim.
         let patience = opening.ttl / 3;
         let answers = self.ask_all(patience, |_| Stop::No, |engine| engine.open(opening.clone())).await;
+        // A mistake in how the quorum was put together is not made good by the others.
+        if let Some(error) = answers.refusal().filter(|error| error.kind() == ErrorKind::Invalid) {
+            return Err(error);
+        }
         let open: Box<[bool]> = (0..self.members.len()).map(|at| answers.good(at).is_some()).collect();
         if open.iter().filter(|open| **open).count() < self.need() {
             return Err(answers.refusal().unwrap_or_else(|| self.too_few("open a session", &answers)));

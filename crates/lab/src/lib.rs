@@ -45,6 +45,7 @@ pub use proxy::{Counts, Fault, Loss, Proxy};
 pub use redis::Redis;
 pub use replicated::Replicated;
 pub use rustix::process::Signal;
+pub use scratch::Scratch;
 pub use sentinels::Sentinels;
 #[cfg(feature = "tls")]
 pub use tls::{Certificates, TlsRedis};

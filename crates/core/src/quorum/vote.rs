@@ -158,7 +158,11 @@ impl Inner {
         };
         let answers = self.ask_all(patience, stop, |engine| engine.claim(claim.clone())).await;
         if answers.count(is_held) >= need {
-            let fence = answers.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
+            // The largest that enough of them know.
+            let mut fences: Vec<Fence> =
+                answers.all_good().filter_map(|(_, standing)| held_fence(standing)).collect();
+            fences.sort_unstable_by(|one, other| other.cmp(one));
+            let fence = fences.get(need - 1).copied();
             let lefts = answers.all_good().filter_map(|(_, standing)| match standing {
                 Standing::Held { left, .. } => *left,
                 _ => None,

@@ -12,7 +12,7 @@
 //!   each is asked with every new connection how long it has run, and one that has not run for longer than the longest ttl
 //!   does not vote. A supervisor that starts it again at once breaks nothing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
     Name, Result,
@@ -236,9 +236,12 @@ impl Redlock {
     /// `Invalid` when the settings contradict each other.
     pub fn engine(&self) -> Result<Quorum> {
         self.check()?;
+        let peers = Arc::default();
         let members = self.masters.iter().zip(self.configs());
-        let members =
-            members.map(|(master, config)| Ok(Member::new(master.to_string(), Redis::new(&config)?)));
+        let members = members.map(|(master, config)| {
+            let redis = Redis::among(&config, Arc::clone(&peers))?;
+            Ok(Member::new(master.to_string(), redis))
+        });
         Quorum::builder(members.collect::<Result<Vec<_>>>()?)
             .share(self.share)
             .node_timeout(self.node_timeout)
@@ -246,3 +249,6 @@ impl Redlock {
             .build()
     }
 }
+
+#[cfg(test)]
+mod tests;
