@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bramah_core::Moment;
+
 use crate::{rig::*, stage::*};
 
 /// Kills masters and starts them again, so that at most two of them are down or do not vote yet.
@@ -9,7 +11,7 @@ pub(crate) struct Nemesis<'a> {
     masters: &'a Masters,
     ttl: Duration,
     /// Those that are down, and until when.
-    down: Vec<(usize, bramah_core::Moment)>,
+    down: Vec<(usize, Moment)>,
     pub(crate) restarts: usize,
 }
 
@@ -39,10 +41,11 @@ impl<'a> Nemesis<'a> {
         if voting.len() == self.masters.len() { Ok(()) } else { Err(format!("{voting:?} vote")) }
     }
 
-    fn restart(&mut self, due: impl Fn(bramah_core::Moment) -> bool) {
-        let (back, down) = std::mem::take(&mut self.down).into_iter().partition(|(_, until)| due(*until));
+    fn restart(&mut self, due: impl Fn(Moment) -> bool) {
+        let all = std::mem::take(&mut self.down);
+        let (back, down): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, until)| due(*until));
         self.down = down;
-        for (at, _) in Vec::<_>::from(back) {
+        for (at, _) in back {
             self.masters[at].restart().unwrap();
             self.restarts += 1;
         }
