@@ -10,7 +10,7 @@ use std::{
 
 use crate::cargo::{cargo, run as run_command, shown};
 
-/// Something to run for long, and how often if nobody says.
+/// Something to run for long, and how often, or for how many seconds, if nobody says.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Soak {
     pub(crate) name: &'static str,
@@ -24,6 +24,8 @@ enum Kind {
     Worlds(&'static str),
     /// Eight processes that count, each that often.
     Counting,
+    /// Eight processes that count while masters of Redlock are killed, for that many seconds.
+    Redlock,
     /// The conformance suite on every engine, that often.
     Conformance,
     /// The test suite, again and again.
@@ -36,6 +38,7 @@ pub(crate) const SOAKS: &[Soak] = &[
     Soak { name: "worlds", times: 20_000, kind: Kind::Worlds("worlds") },
     Soak { name: "quorum", times: 5_000, kind: Kind::Worlds("quorum_worlds") },
     Soak { name: "counting", times: 200, kind: Kind::Counting },
+    Soak { name: "redlock", times: 120, kind: Kind::Redlock },
     Soak { name: "conformance", times: 10, kind: Kind::Conformance },
     Soak { name: "suite", times: 5, kind: Kind::Suite },
     Soak { name: "load", times: 5, kind: Kind::Load },
@@ -52,6 +55,7 @@ const SUITES: &[&str] = &[
     "plain_cluster",
     "valkey",
     "redis8",
+    "redlock",
 ];
 
 pub(crate) fn find(name: &str) -> Result<&'static Soak, String> {
@@ -72,6 +76,12 @@ pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
         Kind::Counting => {
             let mut command = cargo(["test", "--package", "bramah-cli", "--test", "cli", "counting"]);
             command.env("BRAMAH_TEST_ROUNDS", times.to_string());
+            repeat(1, || command_line(&mut command))
+        }
+        Kind::Redlock => {
+            let mut command = cargo(["test", "--release", "--package", "bramah-redis"]);
+            command.args(["--test", "redlock_chaos", "--", "--nocapture"]);
+            command.env("BRAMAH_TEST_SECONDS", times.to_string());
             repeat(1, || command_line(&mut command))
         }
         Kind::Conformance => {
