@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{Clock, Error, ErrorKind, Reply, Result, Wake, Woken};
+use tokio::runtime::Handle;
+
+use crate::{Clock, Error, ErrorKind, Moment, Reply, Result, Wake, Woken};
 
 /// Whether enough is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,7 +100,7 @@ pub(super) async fn gather<T>(
     if late.is_empty() || stop(answers) == Stop::Yes {
         return late;
     }
-    let mut over = pin!(async { clock.sleep_until(clock.now() + patience).await });
+    let mut over = pin!(rest(clock.clone(), clock.now() + patience));
     poll_fn(|cx| {
         late.retain_mut(|(at, reply)| match Pin::new(reply).poll(cx) {
             Poll::Ready(answer) => {
@@ -114,6 +116,22 @@ pub(super) async fn gather<T>(
     })
     .await;
     late
+}
+
+/// Lets time go by until then. A timer belongs to the runtime that it was made on; core finishes calls of a runtime that has
+/// ended on the keeper's, so this one moves along.
+pub(super) async fn rest(clock: Clock, until: Moment) {
+    let mut home = Handle::current().id();
+    let mut sleep = pin!(tokio::time::sleep(until.since(clock.now())));
+    poll_fn(|cx| {
+        let here = Handle::current().id();
+        if here != home {
+            home = here;
+            sleep.set(tokio::time::sleep(until.since(clock.now())));
+        }
+        sleep.as_mut().poll(cx)
+    })
+    .await;
 }
 
 /// Waits for everything that is late, at once, and tells who answered after all.
@@ -133,8 +151,18 @@ pub(super) async fn finish<T>(mut late: Vec<Late<T>>, answered: impl Fn(usize)) 
     .await;
 }
 
-/// Fires when so many of them have.
-pub(super) fn so_many_of(mut wakes: Vec<Wake>, many: usize) -> Wake {
+/// Fires when so many of them have, or when that time has come.
+pub(super) fn so_many_of(mut wakes: Vec<Wake>, many: usize, or: Option<(Clock, Moment)>) -> Wake {
+    if let Some((clock, until)) = or {
+        let some = so_many_of(wakes, many, None);
+        return Wake::from_future(async move {
+            tokio::select! {
+                biased;
+                woken = some => woken,
+                () = rest(clock, until) => Woken::Ask,
+            }
+        });
+    }
     if wakes.is_empty() {
         return Wake::never();
     }

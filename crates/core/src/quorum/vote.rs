@@ -60,7 +60,8 @@ impl Inner {
                 if !self.is_contested(&answers) || !self.is_first(&answers) {
                     break;
                 }
-                self.clock.nap(moment(self.clock.now().since(began)).min(patience)).await;
+                let now = self.clock.now();
+                round::rest(self.clock.clone(), now + moment(now.since(began)).min(patience)).await;
                 answers.forget(|standing| !is_held(standing));
                 self.poll(&claim, Wait::Watch, &mut answers, patience).await;
             }
@@ -98,10 +99,9 @@ impl Inner {
                 sleep = sleep.min(longest);
             }
         }
-        if votes > 0 {
-            sleep = sleep.min(apart(self.clock.now().since(began), patience));
-        }
-        Ok(Standing::Queued { ahead: None, wake: round::so_many_of(wakes, need - votes), sleep })
+        let now = self.clock.now();
+        let or = (votes > 0).then(|| (self.clock.clone(), now + apart(now.since(began), patience)));
+        Ok(Standing::Queued { ahead: None, wake: round::so_many_of(wakes, need - votes, or), sleep })
     }
 
     /// Asks the members for their votes who have not given them yet.
