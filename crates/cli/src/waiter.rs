@@ -39,7 +39,9 @@ pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infal
         let found = waited_for(session, names).await;
         let now = clock.now();
         let stopped = found.as_ref().is_some_and(|(_, line)| holder::trouble(line).is_some());
-        let words = found.as_ref().and_then(|(name, line)| {
+        let hindered = session.hindrance().map(|why| format!("waiting: {why}"));
+        let words = hindered.or_else(|| {
+            let (name, line) = found.as_ref()?;
             Some(format!("waiting for {name}: {}", holder::ahead(line, session.id())?))
         });
         if let Some(words) = words {

@@ -7,7 +7,7 @@ use tracing::{Instrument, debug, debug_span, trace};
 use crate::{
     Error, ErrorKind, Fence, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake, Woken,
     core::{Core, Flight, Handle, Want},
-    gate::Pass,
+    gate::{Pass, Turn},
     hold::Hold,
     keeper::{Due, Order},
     parting::jittered,
@@ -37,6 +37,9 @@ impl Patience {
 /// The first pause after a store did not answer, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
+/// How often a store is asked that does not take part yet.
+const HINDRANCE: Duration = Duration::from_secs(1);
+
 /// How often one caller opens a session again that the store keeps dropping.
 const REOPENINGS: u32 = 3;
 
@@ -64,9 +67,18 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
     let (mut trouble, mut reopened) = (Trouble::none(), 0);
     let mut seat = attempt.sit(want, wait, pass);
     let mut first = Some(started).filter(|_| core.profile.seats == Seats::Many);
+    let mut turn = None;
     loop {
         if core.is_closed() {
             return Err(core.closed_error());
+        }
+        if wait == Wait::Watch && want.is_exclusive() && turn.is_none() {
+            turn = core.turns.try_turn(&want.name);
+            if turn.is_none() {
+                first = None;
+                turn = await_turn(core, &seat, want, patience, started).await?;
+                continue;
+            }
         }
         // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
         let sent = first.take().unwrap_or_else(|| core.clock.now());
@@ -130,11 +142,13 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 seat = attempt.sit_anew(&seat, want, wait);
             }
             Err(error) if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() => {
-                let after = error.retry_after().unwrap_or_default();
-                debug!(%error, "the store does not take part yet");
                 if patience == Patience::Try {
                     return Err(error);
                 }
+                debug!(%error, "the store does not take part yet");
+                // Perhaps sooner than it thinks: it may be made of several.
+                let after = error.retry_after().unwrap_or_default().min(HINDRANCE);
+                core.hinder(error.clone(), after * 2);
                 trouble = Trouble { error: Some(error), ..Trouble::none() };
                 match rest(core, &seat, Wake::never(), after, patience.deadline()).await {
                     Rested::TimedOut => return Err(trouble.or_timeout(core, want, started)),
@@ -143,6 +157,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 attempt.doubt = true;
+                core.turns.stir(&want.name);
                 seat.doubt(core.clock.now() + core.pace());
                 core.doubt();
                 trouble.pause(core, error, patience).await?;
@@ -171,6 +186,23 @@ async fn pass_gate(core: &Core, want: &Want, patience: Patience) -> Result<Optio
     tokio::select! {
         biased;
         pass = core.gate.pass(&want.name) => pass.map(|pass| Some(Some(pass))).ok_or_else(|| core.closed_error()),
+        () = core.clock.sleep_until(patience.deadline()) => Err(timeout(core, want, started)),
+    }
+}
+
+/// Where whoever asks at the right moment is served, those of one session ask one after another: together they would take the
+/// chance from each other. It is no more than good manners: when the store does not answer, all of them find out.
+async fn await_turn(
+    core: &Core,
+    seat: &Seat,
+    want: &Want,
+    patience: Patience,
+    started: Moment,
+) -> Result<Option<Turn>> {
+    tokio::select! {
+        biased;
+        turn = core.turns.turn(&want.name) => Ok(Some(turn)),
+        () = seat.ended() => Ok(None),
         () = core.clock.sleep_until(patience.deadline()) => Err(timeout(core, want, started)),
     }
 }
@@ -340,11 +372,18 @@ impl Trouble {
 }
 
 fn timeout(core: &Core, want: &Want, started: Moment) -> Error {
+    if let Some(error) = core.hindrance() {
+        return error;
+    }
     let waited = core.clock.now().since(started);
     Error::new(ErrorKind::Timeout, format!("{} was not free within {waited:.1?}", want.name))
 }
 
 impl Want {
+    fn is_exclusive(&self) -> bool {
+        self.weight == self.capacity
+    }
+
     fn check(&self) -> Result<()> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.name)));
         if self.weight == 0 || self.weight > self.capacity {

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Name, Opening,
     Profile, Reply, Result, SessionId, Standing, Strays, Wait,
-    gate::{Gate, Pass},
+    gate::{Gate, Pass, Turns},
     keeper::Order,
     parting::{Parting, settle},
     seat::Seat,
@@ -54,6 +54,7 @@ pub(crate) struct Core {
     pub(crate) opening: Arc<Opening>,
     pub(crate) store: Arc<str>,
     pub(crate) gate: Gate,
+    pub(crate) turns: Turns,
     ttl_ns: AtomicU64,
     seq: AtomicU64,
     seats: Mutex<Slab<Arc<Seat>>>,
@@ -66,6 +67,8 @@ pub(crate) struct Core {
     /// Until when a message of ours may still reach the store without our knowing. Renewals, which list such a claim,
     /// go on until then, also when there is nothing to renew.
     doubt_until_ns: AtomicU64,
+    /// Why nothing is granted although nobody may hold it, and until when that was true.
+    hindrance: Mutex<Option<(Moment, Error)>>,
     closing: Mutex<Option<Arc<Gone>>>,
 }
 
@@ -85,6 +88,7 @@ impl Core {
             opening,
             store,
             gate: Gate::default(),
+            turns: Turns::default(),
             ttl_ns: AtomicU64::new(0),
             seq: AtomicU64::new(0),
             seats: Mutex::new(Slab::new()),
@@ -92,6 +96,7 @@ impl Core {
             armed: AtomicBool::new(false),
             places_armed: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
+            hindrance: Mutex::default(),
             closing: Mutex::new(None),
         };
         core.set_ttl(ttl);
@@ -209,6 +214,18 @@ impl Core {
 
     pub(crate) fn is_in_doubt(&self, now: Moment) -> bool {
         now.ns() < self.doubt_until_ns.load(Ordering::Acquire)
+    }
+
+    /// The store does not take part, and is asked again within `span`.
+    pub(crate) fn hinder(&self, error: Error, span: Duration) {
+        let until = self.clock.now() + span;
+        *self.hindrance.lock().unwrap_or_else(PoisonError::into_inner) = Some((until, error));
+    }
+
+    pub(crate) fn hindrance(&self) -> Option<Error> {
+        let now = self.clock.now();
+        let hindrance = self.hindrance.lock().unwrap_or_else(PoisonError::into_inner);
+        hindrance.as_ref().filter(|(until, _)| now < *until).map(|(_, error)| error.clone())
     }
 
     /// Whether a message that entered the claim may come after it has left, and no renewal would find it.

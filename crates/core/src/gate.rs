@@ -3,13 +3,15 @@
 //! Where the profile says [`Seats::One`](crate::Seats) (a lease key in etcd, an advisory lock on a connection), two
 //! tasks of one process would share the store's claim and both believe in it. The gate lets one through at a time,
 //! in order. Everywhere else every waiter stands in the store's own line, and this is not used.
+//!
+//! [`Turns`] are weaker: where there is no line, the tasks of a session ask one after another, until they hold.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::Name;
 
@@ -40,12 +42,65 @@ impl Gate {
     }
 
     fn queue(&self, name: &Name) -> Arc<Semaphore> {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Every pass and every waiter has a handle: alone in the map means unused.
-        if queues.len() >= 64 && queues.len().is_power_of_two() {
-            queues.retain(|_, queue| Arc::strong_count(queue) > 1);
-        }
-        queues.entry(name.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+        entry(&self.0, name, || Semaphore::new(1))
+    }
+}
+
+/// What there is for a name. Every pass, turn and waiter has a handle of it: alone in the map means unused.
+fn entry<T>(map: &Mutex<HashMap<Name, Arc<T>>>, name: &Name, new: impl FnOnce() -> T) -> Arc<T> {
+    let mut map = map.lock().unwrap_or_else(PoisonError::into_inner);
+    if map.len() >= 64 && map.len().is_power_of_two() {
+        map.retain(|_, one| Arc::strong_count(one) > 1);
+    }
+    map.entry(name.clone()).or_insert_with(|| Arc::new(new())).clone()
+}
+
+/// Who may ask for a name.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<HashMap<Name, Arc<Queue>>>);
+
+#[derive(Debug)]
+struct Queue {
+    places: Arc<Semaphore>,
+    stirred: Notify,
+}
+
+/// The turn to ask, or to ask out of turn; the next in the queue has it when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _permit: Option<OwnedSemaphorePermit>,
+    _queue: Arc<Queue>,
+}
+
+impl Turns {
+    fn queue(&self, name: &Name) -> Arc<Queue> {
+        entry(&self.0, name, || Queue { places: Arc::new(Semaphore::new(1)), stirred: Notify::new() })
+    }
+
+    /// The turn if nobody else has it.
+    pub(crate) fn try_turn(&self, name: &Name) -> Option<Turn> {
+        let queue = self.queue(name);
+        let permit = queue.places.clone().try_acquire_owned().ok()?;
+        Some(Turn { _permit: Some(permit), _queue: queue })
+    }
+
+    /// Waits for the turn, or until the queue is stirred up.
+    ///
+    /// # Cancel safety
+    /// Dropping it gives the place in the queue up.
+    pub(crate) async fn turn(&self, name: &Name) -> Turn {
+        let queue = self.queue(name);
+        let permit = tokio::select! {
+            biased;
+            permit = queue.places.clone().acquire_owned() => permit.ok(),
+            () = queue.stirred.notified() => None,
+        };
+        Turn { _permit: permit, _queue: queue }
+    }
+
+    /// Has everybody in the queue ask.
+    pub(crate) fn stir(&self, name: &Name) {
+        self.queue(name).stirred.notify_waiters();
     }
 }
 

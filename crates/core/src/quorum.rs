@@ -11,8 +11,10 @@
 //!   than the ttl. A hold counts from the moment before the first of them was asked: that is core's rule, and what is left of
 //!   the ttl after the round and the drift is what the guard has.
 //! - **Never in line.** A place in the lines of several stores could be the first in one and the last in another, for ever. A
-//!   member is asked with [`Wait::Watch`]; who is not granted takes its votes back, waits for a change or for a random
-//!   while, and tries again under a new id.
+//!   member is asked without waiting, and if it is taken with [`Wait::Watch`]; who is not granted takes its votes back, waits
+//!   until so many members have changed that it could be, and tries again under a new id. Where several have a part of the
+//!   votes each, a random while comes first. The tasks of one session ask one after
+//!   another, as on every store without an order, or they would split the votes among themselves.
 //! - **Doubt is core's.** Where too few answer, votes stay where they are: the same claim is sent again under the same id, or
 //!   withdrawn by core. So a vote is taken back under an id only if that id is never used again.
 //! - **A renewal gives back.** A member that has lost a claim which most others confirm gets it again. One that fails never
@@ -27,20 +29,23 @@
 
 mod builder;
 mod flights;
+mod renewal;
 mod round;
 mod sight;
+mod vote;
 
 use std::{
     collections::HashMap,
     fmt,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
 use crate::{
-    Claim, Engine, Error, ErrorKind, Exit, Fence, LineView, Look, Opening, Profile, Renewal, Reply, Result,
-    Scope, SessionId, Standing, Survey, Wait,
+    Claim, Clock, Engine, ErrorKind, Exit, Fence, Look, Opening, Profile, Renewal, Reply, Result, Scope,
+    SessionId, Standing, Survey,
 };
 pub use builder::Builder;
 use flights::Flights;
@@ -94,12 +99,14 @@ struct Inner {
     profile: Profile,
     sessions: Mutex<HashMap<SessionId, Arc<Joined>>>,
     flights: Flights,
+    clock: Clock,
 }
 
 /// A session, and at which members it is open.
 struct Joined {
     opening: Arc<Opening>,
     open: Mutex<Box<[bool]>>,
+    reopening: AtomicBool,
 }
 
 impl Quorum {
@@ -154,7 +161,10 @@ impl Inner {
         ask: impl Fn(&dyn Engine) -> Reply<T>,
     ) -> Answers<T> {
         let asked = self.members.iter().enumerate().map(|(at, member)| (at, ask(&*member.engine)));
-        round::gather(self.members.len(), asked, patience, stop).await
+        let mut answers = Answers::none(self.members.len());
+        let late = round::gather(&self.clock, &mut answers, asked, patience, stop).await;
+        self.flights.follow(late);
+        answers
     }
 
     async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
@@ -167,23 +177,11 @@ impl Inner {
         }
         let ttl = answers.all_good().map(|(_, ttl)| *ttl).min().unwrap_or(opening.ttl);
         let session = opening.session;
-        self.sessions().insert(session, Arc::new(Joined { opening, open: Mutex::new(open) }));
+        self.sessions().insert(
+            session,
+            Arc::new(Joined { opening, open: Mutex::new(open), reopening: AtomicBool::new(false) }),
+        );
         Ok(ttl)
-    }
-
-    /// Opens a session where it is not open yet. What comes of it shows with the next claim.
-    async fn reopen(&self, session: SessionId) {
-        let Some(joined) = self.sessions().get(&session).cloned() else { return };
-        let closed: Vec<usize> = {
-            let open = joined.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.iter().enumerate().filter(|(_, open)| !**open).map(|(at, _)| at).collect()
-        };
-        for at in closed {
-            let Some(member) = self.members.get(at) else { continue };
-            if member.engine.open(joined.opening.clone()).await.is_ok() {
-                joined.set(at, true);
-            }
-        }
     }
 
     /// Which members have dropped the session.
@@ -196,215 +194,6 @@ impl Inner {
             }
         }
     }
-
-    async fn enter(self: Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
-        let wait = if claim.wait == Wait::No { Wait::No } else { Wait::Watch };
-        let asked = Arc::new(Claim { wait, ..(*claim).clone() });
-        let (need, spare, patience) = (self.need(), self.spare(), self.patience(claim.ttl));
-        let stop = |answers: &Answers<Standing>| {
-            let (votes, others) = (answers.count(is_held), answers.count(is_taken));
-            Stop::when(votes >= need || others > spare)
-        };
-        let sent = self.members.iter().enumerate();
-        let sent = sent.map(|(at, member)| {
-            (at, self.flights.take_off(claim.id, at, member.engine.claim(asked.clone())))
-        });
-        let mut answers = round::gather(self.members.len(), sent, patience, stop).await;
-        self.note_dropped(claim.id.session, &answers);
-        let votes = answers.count(is_held);
-        if votes >= need {
-            return self.confirm(&claim, answers, patience).await;
-        }
-        if let Some(error) = answers.refusal() {
-            self.take_back(&claim, self.may_stand(&answers), patience).await;
-            return Err(error);
-        }
-        if answers.count(is_taken) <= spare {
-            // Nobody else has it for sure: core asks again under this id, or withdraws it.
-            return Err(self.too_few("vote", &answers));
-        }
-        self.take_back(&claim, self.may_stand(&answers), patience).await;
-        if claim.wait == Wait::No {
-            return Ok(Standing::Refused);
-        }
-        let (mut wakes, mut sleep) = (Vec::new(), Duration::from_secs(1));
-        for standing in answers.take_good() {
-            if let Standing::Queued { wake, sleep: longest, .. } = standing {
-                wakes.push(wake);
-                sleep = sleep.min(longest);
-            }
-        }
-        if votes > 0 {
-            // Several want it at once, and each has a part: whoever comes back first has them all.
-            sleep = sleep.min(patience.mul_f64(fastrand::f64()));
-        }
-        Ok(Standing::Queued { ahead: None, wake: round::first_of(wakes), sleep })
-    }
-
-    /// Enough have voted: the largest fence is written back to them.
-    async fn confirm(
-        &self,
-        claim: &Arc<Claim>,
-        answers: Answers<Standing>,
-        patience: Duration,
-    ) -> Result<Standing> {
-        let (mut fence, mut left, mut voters) = (None, None, Vec::new());
-        for (at, standing) in answers.all_good() {
-            if let Standing::Held { fence: minted, left: lease } = standing {
-                voters.push(at);
-                fence = fence.max(*minted);
-                left = [left, *lease].into_iter().flatten().min();
-            }
-        }
-        let Some(fence) = fence.filter(|_| self.fenced && claim.is_exclusive()) else {
-            return Ok(Standing::Held { fence: None, left });
-        };
-        let question = Arc::new(Claim { floor: Some(fence), ..claim.asking() });
-        let asked =
-            voters.iter().filter_map(|&at| Some((at, self.members.get(at)?.engine.claim(question.clone()))));
-        let need = self.need();
-        let has = |standing: &Standing| matches!(standing, Standing::Held { fence: Some(known), .. } if *known >= fence);
-        let stop = |answers: &Answers<Standing>| Stop::when(answers.count(has) >= need);
-        let known = round::gather(self.members.len(), asked, patience, stop).await;
-        if known.count(has) < need {
-            return Err(self.too_few("confirm the fence", &known));
-        }
-        let raised = known.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
-        Ok(Standing::Held { fence: raised.max(Some(fence)), left })
-    }
-
-    async fn question(&self, claim: Arc<Claim>) -> Result<Standing> {
-        let (need, spare, patience) = (self.need(), self.spare(), self.patience(claim.ttl));
-        let gone = |standing: &Standing| !is_held(standing);
-        let stop = |answers: &Answers<Standing>| {
-            Stop::when(answers.count(is_held) >= need || answers.count(gone) > spare)
-        };
-        let answers = self.ask_all(patience, stop, |engine| engine.claim(claim.clone())).await;
-        if answers.count(is_held) >= need {
-            let fence = answers.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
-            let lefts = answers.all_good().filter_map(|(_, standing)| match standing {
-                Standing::Held { left, .. } => *left,
-                _ => None,
-            });
-            let left = lefts.min();
-            return Ok(Standing::Held { fence: fence.filter(|_| self.fenced && claim.is_exclusive()), left });
-        }
-        if answers.count(gone) > spare {
-            self.take_back(&claim, self.may_stand(&answers), patience).await;
-            return Ok(Standing::Gone);
-        }
-        Err(self.too_few("say whether it is held", &answers))
-    }
-
-    /// Where a claim may stand: not where it was refused. Taking it out there would only wake those who wait, ourselves
-    /// included.
-    fn may_stand(&self, answers: &Answers<Standing>) -> Vec<usize> {
-        (0..self.members.len()).filter(|&at| answers.good(at).is_none_or(is_held)).collect()
-    }
-
-    /// Takes a claim out of these members, as far as they answer. Its id is not used again.
-    async fn take_back(&self, claim: &Arc<Claim>, from: Vec<usize>, patience: Duration) {
-        let asked = from.into_iter().filter_map(|at| Some((at, self.withdraw_at(at, claim, Exit::Own)?)));
-        round::gather(self.members.len(), asked, patience, |_| Stop::No).await;
-    }
-
-    /// Behind whatever of the claim is still on its way there.
-    fn withdraw_at(&self, at: usize, claim: &Arc<Claim>, exit: Exit) -> Option<Reply<()>> {
-        let (engine, claim) = (self.members.get(at)?.engine.clone(), claim.clone());
-        Some(match self.flights.landing(claim.id, at) {
-            Some(landing) => Reply::later(async move {
-                landing.await;
-                engine.withdraw(claim, exit).await
-            }),
-            None => engine.withdraw(claim, exit),
-        })
-    }
-
-    async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
-        let asked =
-            (0..self.members.len()).filter_map(|at| Some((at, self.withdraw_at(at, &claim, exit.clone())?)));
-        let patience = self.patience(claim.ttl);
-        let answers = round::gather(self.members.len(), asked, patience, |_| Stop::No).await;
-        if answers.all_good().count() < self.need() {
-            return Err(self.too_few("release it", &answers));
-        }
-        Ok(())
-    }
-
-    async fn renew(self: Arc<Self>, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Result<Renewal> {
-        let shortest = claims.iter().map(|claim| claim.ttl).min().unwrap_or(Duration::from_secs(1));
-        self.reopen(session).await;
-        // Not the time of one node: a renewal may be long, and has a third of the ttl.
-        let patience = shortest / 4;
-        let answers =
-            self.ask_all(patience, |_| Stop::No, |engine| engine.renew(session, claims.clone())).await;
-        self.note_dropped(session, &answers);
-        let mut renewal = Renewal::default();
-        for claim in claims.iter() {
-            let gone = |found: &Renewal| found.gone.contains(&claim.id) || found.waiting.contains(&claim.id);
-            let lost: Vec<usize> =
-                answers.all_good().filter(|(_, found)| gone(found)).map(|(at, _)| at).collect();
-            let confirmed = answers.count(|found| !gone(found) && !found.unknown.contains(&claim.id));
-            if confirmed >= self.need() {
-                self.give_back(claim, lost);
-            } else if lost.len() > self.spare() {
-                renewal.gone.push(claim.id);
-            } else {
-                renewal.unknown.push(claim.id);
-            }
-        }
-        Ok(renewal)
-    }
-
-    /// Enters a claim again where it was lost. Without a lease only: that has begun elsewhere. One that was broken there is
-    /// broken everywhere: whoever does that comes to the members one by one, and we may be in between.
-    fn give_back(self: &Arc<Self>, claim: &Arc<Claim>, lost: Vec<usize>) {
-        if claim.lease.is_some() {
-            return;
-        }
-        let again = Arc::new(Claim { again: false, wait: Wait::No, floor: None, ..(**claim).clone() });
-        for (at, member) in lost.into_iter().filter_map(|at| Some((at, self.members.get(at)?.clone()))) {
-            let again = again.clone();
-            let entered = self.flights.take_off(
-                claim.id,
-                at,
-                Reply::later(async move {
-                    let seen = member.engine.survey(&Scope::Exact(again.name.clone()), Look::Once).await?;
-                    let is_broken =
-                        |line: &LineView| line.broken.as_ref().is_some_and(|broken| broken.id == again.id);
-                    if seen.lines.iter().any(is_broken) {
-                        return Ok(Given::Broken);
-                    }
-                    member.engine.claim(again).await.map(|_| Given::Back)
-                }),
-            );
-            let (inner, claim) = (self.clone(), claim.clone());
-            tokio::spawn(async move {
-                // What else comes of it shows with the next renewal.
-                if let Ok(Given::Broken) = entered.await {
-                    let everywhere = (0..inner.members.len()).collect();
-                    inner.take_back(&claim, everywhere, inner.patience(claim.ttl)).await;
-                }
-            });
-        }
-    }
-
-    /// The error when too few members did what they were asked.
-    fn too_few<T>(&self, what: &str, answers: &Answers<T>) -> Error {
-        let whys: Vec<String> = self
-            .members
-            .iter()
-            .enumerate()
-            .filter_map(|(at, member)| match answers.of(at) {
-                Some(Ok(_)) => None,
-                Some(Err(error)) => Some(format!("{}: {error}", member.name)),
-                None => Some(format!("{}: no answer in time", member.name)),
-            })
-            .collect();
-        let (all, need) = (self.members.len(), self.need());
-        let text = format!("fewer than {need} of {all} stores {what}: {}", whys.join("; "));
-        Error::new(ErrorKind::Unavailable, text)
-    }
 }
 
 impl Joined {
@@ -413,12 +202,6 @@ impl Joined {
             *open = is_open;
         }
     }
-}
-
-/// What became of a claim that a member had lost.
-enum Given {
-    Back,
-    Broken,
 }
 
 fn is_held(standing: &Standing) -> bool {
@@ -469,6 +252,9 @@ impl Engine for Quorum {
         Reply::later(async move {
             let joined = inner.sessions().remove(&session);
             let patience = joined.map_or(Duration::from_secs(1), |joined| joined.opening.ttl / 3);
+            // What was left behind for a member that was slower than the others is to be sent before we end.
+            let landed = pin!(inner.flights.all_landed());
+            let _ = tokio::time::timeout(inner.patience(patience * 3), landed).await;
             inner.ask_all(patience, |_| Stop::No, |engine| engine.close(session)).await;
             Ok(())
         })

@@ -108,6 +108,12 @@ impl Session {
         &self.0.core.opening.about
     }
 
+    /// Why those who wait in this session cannot be granted now, whoever holds: a store that does not take part yet, and when
+    /// it will. For telling them.
+    pub fn hindrance(&self) -> Option<Error> {
+        self.0.core.hindrance()
+    }
+
     /// How many claims of this session are held, waiting or being withdrawn.
     pub fn claims(&self) -> usize {
         self.0.core.seats().len()

@@ -7,8 +7,8 @@ use std::{
 
 use super::{Flights, Inner, Member, Quorum, Share};
 use crate::{
-    Capacities, Error, ErrorKind, Fencing, Leasing, Liveness, Modes, Order, Profile, Result, Seats, Strays,
-    Waking,
+    Capacities, Clock, Error, ErrorKind, Fencing, Leasing, Liveness, Modes, Order, Profile, Result, Seats,
+    Strays, Waking,
 };
 
 /// How a [`Quorum`] is made.
@@ -18,11 +18,18 @@ pub struct Builder {
     share: Share,
     node_timeout: Duration,
     fenced: bool,
+    clock: Clock,
 }
 
 impl Builder {
     pub(super) fn new(members: Vec<Member>) -> Self {
-        Self { members, share: Share::Majority, node_timeout: Duration::from_millis(50), fenced: true }
+        Self {
+            members,
+            share: Share::Majority,
+            node_timeout: Duration::from_millis(50),
+            fenced: true,
+            clock: Clock::boot(),
+        }
     }
 
     /// How many members must agree; more than half if not said.
@@ -46,12 +53,19 @@ impl Builder {
         self
     }
 
+    /// A clock of your own, for the time that members have; the machine's if not said.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// The engine.
     ///
     /// # Errors
     /// `Invalid` without members, for two of one name, and for a time-out of nothing.
     pub fn build(self) -> Result<Quorum> {
-        let Self { members, share, node_timeout, fenced } = self;
+        let Self { members, share, node_timeout, fenced, clock } = self;
         let wrong = |text: String| Err(Error::new(ErrorKind::Invalid, text));
         for (at, member) in members.iter().enumerate() {
             if members.iter().take(at).any(|other| other.name == member.name) {
@@ -79,7 +93,16 @@ impl Builder {
         };
         let members = members.into();
         let (sessions, flights) = (Mutex::default(), Flights::default());
-        Ok(Quorum(Arc::new(Inner { members, share, node_timeout, fenced, profile, sessions, flights })))
+        Ok(Quorum(Arc::new(Inner {
+            members,
+            share,
+            node_timeout,
+            fenced,
+            profile,
+            sessions,
+            flights,
+            clock,
+        })))
     }
 }
 

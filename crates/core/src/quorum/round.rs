@@ -2,12 +2,10 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::Pin,
+    pin::{Pin, pin},
     task::Poll,
     time::Duration,
 };
-
-use tokio::sync::mpsc;
 
 use crate::{Clock, Error, ErrorKind, Reply, Result, Wake, Woken};
 
@@ -28,6 +26,10 @@ impl Stop {
 pub(super) struct Answers<T>(Vec<Option<Result<T>>>);
 
 impl<T> Answers<T> {
+    pub(super) fn none(members: usize) -> Self {
+        Self((0..members).map(|_| None).collect())
+    }
+
     pub(super) fn of(&self, at: usize) -> Option<&Result<T>> {
         self.0.get(at)?.as_ref()
     }
@@ -58,63 +60,72 @@ impl<T> Answers<T> {
         let is_final = |error: &&Error| !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost);
         self.all_bad().map(|(_, error)| error).find(is_final).cloned()
     }
-}
 
-/// Asks all of them and waits until it is enough, until all have answered, or until time is over. Who has not answered by
-/// then goes on: what it was asked is not dropped half-way.
-pub(super) async fn gather<T: Send + 'static>(
-    members: usize,
-    asked: impl Iterator<Item = (usize, Reply<T>)>,
-    patience: Duration,
-    mut stop: impl FnMut(&Answers<T>) -> Stop,
-) -> Answers<T> {
-    let mut answers = Answers((0..members).map(|_| None).collect());
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut waiting = 0;
-    for (at, reply) in asked {
-        match reply.into_now() {
-            Ok(answer) => answers.put(at, answer),
-            Err(reply) => {
-                waiting += 1;
-                let tell = tell.clone();
-                tokio::spawn(async move {
-                    // Nobody may want to know any more.
-                    let _ = tell.send((at, reply.await));
-                });
-            }
-        }
-    }
-    drop(tell);
-    let clock = Clock::boot();
-    let until = clock.now() + patience;
-    while waiting > 0 && stop(&answers) == Stop::No {
-        let answer = tokio::select! {
-            biased;
-            answer = told.recv() => answer,
-            () = clock.sleep_until(until) => None,
-        };
-        let Some((at, answer)) = answer else { break };
-        waiting -= 1;
-        answers.put(at, answer);
-    }
-    answers
-}
-
-impl<T> Answers<T> {
-    fn put(&mut self, at: usize, answer: Result<T>) {
+    pub(super) fn put(&mut self, at: usize, answer: Result<T>) {
         if let Some(place) = self.0.get_mut(at) {
             *place = Some(answer);
         }
     }
 }
 
-/// Fires when the first of them does.
-pub(super) fn first_of(mut wakes: Vec<Wake>) -> Wake {
+/// A question that a member has not answered when the others were enough.
+pub(super) type Late<T> = (usize, Reply<T>);
+
+/// Asks those of them, adds what they say to `answers`, and waits until that is enough, until all have answered, or until
+/// time is over. Who has not answered by then is given back: what it was asked must not be dropped half-way.
+#[must_use = "what is late must be waited for by somebody"]
+pub(super) async fn gather<T>(
+    clock: &Clock,
+    answers: &mut Answers<T>,
+    asked: impl Iterator<Item = Late<T>>,
+    patience: Duration,
+    mut stop: impl FnMut(&Answers<T>) -> Stop,
+) -> Vec<Late<T>> {
+    let mut late: Vec<Late<T>> = Vec::new();
+    for (at, reply) in asked {
+        match reply.into_now() {
+            Ok(answer) => answers.put(at, answer),
+            Err(reply) => late.push((at, reply)),
+        }
+    }
+    if late.is_empty() || stop(answers) == Stop::Yes {
+        return late;
+    }
+    let mut over = pin!(async { clock.sleep_until(clock.now() + patience).await });
+    poll_fn(|cx| {
+        late.retain_mut(|(at, reply)| match Pin::new(reply).poll(cx) {
+            Poll::Ready(answer) => {
+                answers.put(*at, answer);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if late.is_empty() || stop(answers) == Stop::Yes {
+            return Poll::Ready(());
+        }
+        over.as_mut().poll(cx)
+    })
+    .await;
+    late
+}
+
+/// Waits for everything that is late, at once.
+pub(super) async fn finish<T>(mut late: Vec<Late<T>>) {
+    poll_fn(|cx| {
+        late.retain_mut(|(_, reply)| Pin::new(reply).poll(cx).is_pending());
+        if late.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Fires when so many of them have.
+pub(super) fn so_many_of(mut wakes: Vec<Wake>, many: usize) -> Wake {
     if wakes.is_empty() {
         return Wake::never();
     }
+    let silent = wakes.len().saturating_sub(many);
     Wake::from_future(poll_fn(move |cx| {
-        let rung = wakes.iter_mut().any(|wake| Pin::new(wake).poll(cx).is_ready());
-        if rung { Poll::Ready(Woken::Ask) } else { Poll::Pending }
+        wakes.retain_mut(|wake| Pin::new(wake).poll(cx).is_pending());
+        if wakes.len() <= silent { Poll::Ready(Woken::Ask) } else { Poll::Pending }
     }))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Inner,
-    round::{Stop, first_of},
+    round::{Stop, so_many_of},
 };
 use crate::{Error, ErrorKind, LineView, Look, Name, PlaceView, Result, Scope, Survey, Wake};
 
@@ -29,7 +29,7 @@ pub(super) async fn survey(inner: &Inner, scope: &Scope, look: Look) -> Result<S
             lines.entry(line.name.clone()).or_default().push(line);
         }
     }
-    let wake = if look == Look::Watching { first_of(wakes) } else { Wake::never() };
+    let wake = if look == Look::Watching { so_many_of(wakes, 1) } else { Wake::never() };
     let lines = lines.into_values().filter_map(|views| together(views, inner.need())).collect();
     unreadable.retain(|error| error.kind() != ErrorKind::Unavailable);
     Ok(Survey { lines, unreadable, wake, sleep })

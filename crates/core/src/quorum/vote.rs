@@ -1,0 +1,249 @@
+//! How members vote, and how votes are taken back.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Inner, held_fence, is_held, is_taken,
+    round::{self, Answers, Stop},
+};
+use crate::{Claim, Error, Exit, Fence, Reply, Result, Standing, Wait};
+
+/// Where a claim stands, as far as is known.
+struct Ballot {
+    /// Who has voted for it.
+    voters: Vec<usize>,
+    /// Who may have: it did not answer.
+    doubtful: Vec<usize>,
+    /// The largest fence that was minted with a vote.
+    fence: Option<Fence>,
+    /// The shortest lease that is left.
+    left: Option<Duration>,
+}
+
+impl Ballot {
+    fn count(answers: &Answers<Standing>, members: usize) -> Self {
+        let mut ballot = Self { voters: Vec::new(), doubtful: Vec::new(), fence: None, left: None };
+        for at in 0..members {
+            match answers.of(at) {
+                Some(Ok(Standing::Held { fence, left })) => {
+                    ballot.voters.push(at);
+                    ballot.fence = ballot.fence.max(*fence);
+                    ballot.left = [ballot.left, *left].into_iter().flatten().min();
+                }
+                Some(Ok(_)) => {}
+                // Who does not take part yet has written nothing.
+                Some(Err(error)) if error.retry_after().is_some() => {}
+                Some(Err(_)) | None => ballot.doubtful.push(at),
+            }
+        }
+        ballot
+    }
+}
+
+impl Inner {
+    fn count(&self, answers: &Answers<Standing>) -> Ballot {
+        Ballot::count(answers, self.members.len())
+    }
+
+    pub(super) async fn enter(self: Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
+        let (need, patience, began) = (self.need(), self.patience(claim.ttl), self.clock.now());
+        let mut answers = Answers::none(self.members.len());
+        // Most locks are free: what has to be set up to wait is set up by who has to wait.
+        let everybody: Vec<usize> = (0..self.members.len()).collect();
+        self.poll(&claim, Wait::No, &everybody, &mut answers, patience).await;
+        if claim.wait != Wait::No && answers.refusal().is_none() && self.is_contested(&answers) {
+            let taken: Vec<usize> =
+                answers.all_good().filter(|(_, standing)| is_taken(standing)).map(|(at, _)| at).collect();
+            self.poll(&claim, Wait::Watch, &taken, &mut answers, patience).await;
+        }
+        self.note_dropped(claim.id.session, &answers);
+        let votes = answers.count(is_held);
+        if votes >= need {
+            let ballot = self.count(&answers);
+            drop(answers);
+            return self.confirm(&claim, ballot, patience).await;
+        }
+        let ballot = self.count(&answers);
+        if let Some(error) = answers.refusal() {
+            drop(answers);
+            self.take_back(&claim, ballot, patience).await;
+            return Err(error);
+        }
+        if !self.is_contested(&answers) {
+            // Nobody else has it for sure: core asks again under this id, or withdraws it. Unless that will be a while.
+            let error = self.too_few("vote", &answers);
+            drop(answers);
+            if error.retry_after().is_some() {
+                self.take_back(&claim, ballot, patience).await;
+            }
+            return Err(error);
+        }
+        self.take_back(&claim, ballot, patience).await;
+        if claim.wait == Wait::No {
+            return Ok(Standing::Refused);
+        }
+        let (mut wakes, mut sleep) = (Vec::new(), Duration::from_secs(1));
+        for standing in answers.take_good() {
+            if let Standing::Queued { wake, sleep: longest, .. } = standing {
+                wakes.push(wake);
+                sleep = sleep.min(longest);
+            }
+        }
+        if votes > 0 {
+            sleep = sleep.min(apart(self.clock.now().since(began), patience));
+        }
+        Ok(Standing::Queued { ahead: None, wake: round::so_many_of(wakes, need - votes), sleep })
+    }
+
+    /// Asks members for their votes. Those who have voted for the claim already say so again.
+    async fn poll(
+        &self,
+        claim: &Arc<Claim>,
+        wait: Wait,
+        whom: &[usize],
+        answers: &mut Answers<Standing>,
+        patience: Duration,
+    ) {
+        let need = self.need();
+        // With a watch everybody's is wanted: it tells of the change that is waited for.
+        let stop = |answers: &Answers<Standing>| {
+            Stop::when(answers.count(is_held) >= need || (wait == Wait::No && self.is_lost(answers)))
+        };
+        let asked = Arc::new(Claim { wait, ..(**claim).clone() });
+        let sent =
+            whom.iter().filter_map(|&at| Some((at, self.members.get(at)?.engine.claim(asked.clone()))));
+        let late = round::gather(&self.clock, answers, sent, patience, stop).await;
+        self.flights.follow_claim(claim.id, late);
+    }
+
+    /// Whether so many have given it to others that the rest is not enough.
+    fn is_lost(&self, answers: &Answers<Standing>) -> bool {
+        answers.count(is_taken) > self.spare()
+    }
+
+    /// Whether it is known that others have it, or a part of it: with those who do not answer it might be enough, but to
+    /// stay for that would keep everybody from it who has a part.
+    fn is_contested(&self, answers: &Answers<Standing>) -> bool {
+        let (votes, taken) = (answers.count(is_held), answers.count(is_taken));
+        votes < self.need() && taken > 0 && (self.is_lost(answers) || votes + taken >= self.need())
+    }
+
+    /// Enough have voted: the largest fence is written back to them.
+    async fn confirm(&self, claim: &Arc<Claim>, ballot: Ballot, patience: Duration) -> Result<Standing> {
+        let Ballot { voters, fence, left, .. } = ballot;
+        let Some(fence) = fence.filter(|_| self.fenced && claim.is_exclusive()) else {
+            return Ok(Standing::Held { fence: None, left });
+        };
+        let question = Arc::new(Claim { floor: Some(fence), ..claim.asking() });
+        let asked =
+            voters.iter().filter_map(|&at| Some((at, self.members.get(at)?.engine.claim(question.clone()))));
+        let need = self.need();
+        let has = |standing: &Standing| matches!(standing, Standing::Held { fence: Some(known), .. } if *known >= fence);
+        let stop = |answers: &Answers<Standing>| Stop::when(answers.count(has) >= need);
+        let mut known = Answers::none(self.members.len());
+        let late = round::gather(&self.clock, &mut known, asked, patience, stop).await;
+        self.flights.follow(late);
+        if known.count(has) < need {
+            return Err(self.too_few("confirm the fence", &known));
+        }
+        let raised = known.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
+        Ok(Standing::Held { fence: raised.max(Some(fence)), left })
+    }
+
+    pub(super) async fn question(&self, claim: Arc<Claim>) -> Result<Standing> {
+        let (need, spare, patience) = (self.need(), self.spare(), self.patience(claim.ttl));
+        let gone = |standing: &Standing| !is_held(standing);
+        let stop = |answers: &Answers<Standing>| {
+            Stop::when(answers.count(is_held) >= need || answers.count(gone) > spare)
+        };
+        let answers = self.ask_all(patience, stop, |engine| engine.claim(claim.clone())).await;
+        if answers.count(is_held) >= need {
+            let fence = answers.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
+            let lefts = answers.all_good().filter_map(|(_, standing)| match standing {
+                Standing::Held { left, .. } => *left,
+                _ => None,
+            });
+            let left = lefts.min();
+            return Ok(Standing::Held { fence: fence.filter(|_| self.fenced && claim.is_exclusive()), left });
+        }
+        if answers.count(gone) > spare {
+            let ballot = self.count(&answers);
+            drop(answers);
+            self.take_back(&claim, ballot, patience).await;
+            return Ok(Standing::Gone);
+        }
+        Err(self.too_few("say whether it is held", &answers))
+    }
+
+    /// Takes a claim out of the members that may have it; those who said so are waited for. Not where it was refused: that
+    /// would only wake those who wait, ourselves included. Its id is not used again.
+    async fn take_back(&self, claim: &Arc<Claim>, ballot: Ballot, patience: Duration) {
+        let Ballot { voters, doubtful, .. } = ballot;
+        let asked = voters.iter().chain(&doubtful);
+        let asked = asked.filter_map(|&at| Some((at, self.withdraw_at(at, claim, Exit::Own)?)));
+        let stop = |left: &Answers<()>| Stop::when(voters.iter().all(|&at| left.of(at).is_some()));
+        let mut left = Answers::none(self.members.len());
+        let late = round::gather(&self.clock, &mut left, asked, patience, stop).await;
+        self.flights.follow(late);
+    }
+
+    /// Behind whatever of the claim is still on its way there.
+    fn withdraw_at(&self, at: usize, claim: &Arc<Claim>, exit: Exit) -> Option<Reply<()>> {
+        let (engine, claim) = (self.members.get(at)?.engine.clone(), claim.clone());
+        Some(match self.flights.landing(claim.id, at) {
+            Some(landing) => Reply::later(async move {
+                landing.await;
+                engine.withdraw(claim, exit).await
+            }),
+            None => engine.withdraw(claim, exit),
+        })
+    }
+
+    /// From everywhere; it is free when so many have it free that somebody else can have it.
+    pub(super) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
+        let asked =
+            (0..self.members.len()).filter_map(|at| Some((at, self.withdraw_at(at, &claim, exit.clone())?)));
+        let (need, patience) = (self.need(), self.patience(claim.ttl));
+        let stop = |left: &Answers<()>| Stop::when(exit == Exit::Own && left.all_good().count() >= need);
+        let mut left = Answers::none(self.members.len());
+        let late = round::gather(&self.clock, &mut left, asked, patience, stop).await;
+        self.flights.follow(late);
+        if left.all_good().count() < need {
+            return Err(self.too_few("release it", &left));
+        }
+        Ok(())
+    }
+
+    /// The error when too few members did what they were asked. If it is only that some do not take part yet, it says after
+    /// how long enough of them will.
+    pub(super) fn too_few<T>(&self, what: &str, answers: &Answers<T>) -> Error {
+        let whys: Vec<String> = self
+            .members
+            .iter()
+            .enumerate()
+            .filter_map(|(at, member)| match answers.of(at) {
+                Some(Ok(_)) => None,
+                Some(Err(error)) => Some(format!("{}: {error}", member.name)),
+                None => Some(format!("{}: no answer in time", member.name)),
+            })
+            .collect();
+        let (all, need) = (self.members.len(), self.need());
+        let text = format!("fewer than {need} of {all} stores {what}: {}", whys.join("; "));
+        let error = Error::new(crate::ErrorKind::Unavailable, text);
+        let mut waits: Vec<Duration> =
+            answers.all_bad().filter_map(|(_, error)| error.retry_after()).collect();
+        waits.sort_unstable();
+        let missing = need.saturating_sub(answers.all_good().count());
+        match missing.checked_sub(1).and_then(|last| waits.get(last)) {
+            Some(&after) => error.until_after(after),
+            None => error,
+        }
+    }
+}
+
+/// How long to keep away where several have a part of the votes each: whoever comes back first, and alone, has them all.
+/// Sometimes briefly and sometimes long, for nobody knows how many there are; never longer than a member may take.
+fn apart(round: Duration, longest: Duration) -> Duration {
+    let scale = f64::from(1u32 << fastrand::u32(0..6));
+    round.max(Duration::from_micros(200)).mul_f64(scale * fastrand::f64()).min(longest)
+}
