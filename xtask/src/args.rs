@@ -25,7 +25,7 @@ usage: cargo xtask TASK
   test [--quick]          everything that must pass before a change is merged
   servers                 get the servers that tests run, and tell where they are
   bench NAME              run a benchmark: core, cli, redis, redisson
-  soak NAME [--times N]   run something for long: worlds, counting, conformance, suite, load
+  soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, conformance, suite, load
   tidy                    check what the style guide can check by machine
 
 cargo xtask TASK --help tells more. Exit codes: 0 passed, 1 failed, 64 wrong usage.
@@ -84,7 +84,9 @@ Runs something for long and stops at the first failure.
 usage: cargo xtask soak NAME [--times N]
 
   worlds       N seeded worlds (20000), a failing seed prints its replay
+  quorum       N seeded worlds of a quorum over nodes that crash, forget and drift (5000)
   counting     eight processes that count in one file under a lock, N times each (200)
+  redlock      eight processes that count while masters are killed, for N seconds (120)
   conformance  the conformance suite on every engine, N times (10)
   suite        the whole test suite N times (5)
   load         the same while every CPU is kept busy
@@ -154,6 +156,9 @@ mod tests {
         assert!(
             matches!(typed("soak worlds"), Ok(Task::Soak { soak, times: 20_000 }) if soak.name == "worlds")
         );
+        assert!(
+            matches!(typed("soak quorum"), Ok(Task::Soak { soak, times: 5_000 }) if soak.name == "quorum")
+        );
         assert!(matches!(typed("soak load --times 2"), Ok(Task::Soak { times: 2, .. })));
     }
 
@@ -183,10 +188,9 @@ mod tests {
             typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, servers, bench"))
         );
         assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
-        assert!(
-            typed("soak x")
-                .is_err_and(|what| what.contains("known are worlds, counting, conformance, suite, load"))
-        );
+        assert!(typed("soak x").is_err_and(|what| {
+            what.contains("known are worlds, quorum, counting, redlock, conformance, suite, load")
+        }));
         assert!(typed("soak suite --times 0").is_err_and(|what| what.contains("whole number")));
         assert!(typed("test --fast").is_err_and(|what| what.contains("--fast")));
     }

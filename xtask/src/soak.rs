@@ -10,7 +10,7 @@ use std::{
 
 use crate::cargo::{cargo, run as run_command, shown};
 
-/// Something to run for long, and how often if nobody says.
+/// Something to run for long, and how often, or for how many seconds, if nobody says.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Soak {
     pub(crate) name: &'static str,
@@ -20,10 +20,12 @@ pub(crate) struct Soak {
 
 #[derive(Debug, PartialEq)]
 enum Kind {
-    /// One run over that many seeds.
-    Worlds,
+    /// One run of this test target over that many seeds.
+    Worlds(&'static str),
     /// Eight processes that count, each that often.
     Counting,
+    /// Eight processes that count while masters of Redlock are killed, for that many seconds.
+    Redlock,
     /// The conformance suite on every engine, that often.
     Conformance,
     /// The test suite, again and again.
@@ -33,8 +35,10 @@ enum Kind {
 }
 
 pub(crate) const SOAKS: &[Soak] = &[
-    Soak { name: "worlds", times: 20_000, kind: Kind::Worlds },
+    Soak { name: "worlds", times: 20_000, kind: Kind::Worlds("worlds") },
+    Soak { name: "quorum", times: 5_000, kind: Kind::Worlds("quorum_worlds") },
     Soak { name: "counting", times: 200, kind: Kind::Counting },
+    Soak { name: "redlock", times: 120, kind: Kind::Redlock },
     Soak { name: "conformance", times: 10, kind: Kind::Conformance },
     Soak { name: "suite", times: 5, kind: Kind::Suite },
     Soak { name: "load", times: 5, kind: Kind::Load },
@@ -51,6 +55,7 @@ const SUITES: &[&str] = &[
     "plain_cluster",
     "valkey",
     "redis8",
+    "redlock",
 ];
 
 pub(crate) fn find(name: &str) -> Result<&'static Soak, String> {
@@ -62,15 +67,21 @@ pub(crate) fn find(name: &str) -> Result<&'static Soak, String> {
 
 pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
     match soak.kind {
-        Kind::Worlds => {
+        Kind::Worlds(target) => {
             let mut command =
-                cargo(["test", "--release", "--package", "bramah-conformance", "--test", "worlds"]);
+                cargo(["test", "--release", "--package", "bramah-conformance", "--test", target]);
             command.env("BRAMAH_SEEDS", times.to_string());
             repeat(1, || command_line(&mut command))
         }
         Kind::Counting => {
             let mut command = cargo(["test", "--package", "bramah-cli", "--test", "cli", "counting"]);
             command.env("BRAMAH_TEST_ROUNDS", times.to_string());
+            repeat(1, || command_line(&mut command))
+        }
+        Kind::Redlock => {
+            let mut command = cargo(["test", "--release", "--package", "bramah-redis"]);
+            command.args(["--test", "redlock_chaos", "--", "--nocapture"]);
+            command.env("BRAMAH_TEST_SECONDS", times.to_string());
             repeat(1, || command_line(&mut command))
         }
         Kind::Conformance => {

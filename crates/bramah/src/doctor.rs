@@ -119,6 +119,8 @@ const KINDS: &[Kind] = &[
     redis::SENTINEL,
     #[cfg(feature = "redis")]
     redis::CLUSTER,
+    #[cfg(feature = "redis")]
+    redis::REDLOCK,
 ];
 
 /// Where the locks go that the examination takes.

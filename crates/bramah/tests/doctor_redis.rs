@@ -189,3 +189,32 @@ fn a_cluster_is_asked_node_by_node() {
     assert_eq!(servers.count(), 3);
     assert!(checkup.times.is_some());
 }
+
+#[test]
+fn masters_are_looked_at_one_by_one_and_a_minority_may_be_gone() {
+    let masters: Vec<Redis> = (0..3).map(|_| Redis::start(Flavor::Redis7).unwrap()).collect();
+    let hosts: Vec<String> = masters.iter().map(Redis::address).collect();
+    let url = |options: &str| format!("redlock://{}?{options}", hosts.join(","));
+    // They were just started: a doctor's ttl is longer than that.
+    let young = look(&url("max_ttl=1m")).unwrap();
+    assert_eq!(
+        told(&young),
+        [(Severity::Warning, "redis.persistence"), (Severity::Problem, "store.lock")],
+        "{:#?}",
+        young.findings
+    );
+    assert!(text(&young, "store.lock").contains(&format!("{} in ", hosts[0])), "{:#?}", young.findings);
+    let trusted = look(&url("restart=trust")).unwrap();
+    assert_eq!(told(&trusted), [(Severity::Warning, "redis.persistence")], "{:#?}", trusted.findings);
+    assert!(trusted.times.is_some());
+    assert_eq!((word(&trusted, "excludes"), word(&trusted, "order")), ("quorum", "unordered"));
+    masters[1].kill();
+    let fewer = look(&url("restart=trust")).unwrap();
+    assert!(told(&fewer).contains(&(Severity::Warning, "redis.silent")), "{:#?}", fewer.findings);
+    assert!(fewer.is_healthy(), "{:#?}", fewer.findings);
+    assert!(text(&fewer, "redlock.masters").contains("2 of 3"), "{:#?}", fewer.findings);
+    masters[2].kill();
+    let refused = look(&url("restart=trust"));
+    let unhealthy = refused.as_ref().is_ok_and(|checkup| !checkup.is_healthy());
+    assert!(unhealthy, "{refused:#?}");
+}

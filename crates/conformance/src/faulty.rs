@@ -190,7 +190,8 @@ impl Engine for Faulty {
     }
 
     fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
-        self.inner.survey(scope, look)
+        let scope = scope.clone();
+        self.send(move |engine| engine.survey(&scope, look))
     }
 
     fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {

@@ -18,7 +18,7 @@ use crate::{
 
 /// How long one case may take.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How many run side by side.
+/// How many run side by side if nobody says.
 const ABREAST: usize = 16;
 
 /// The cases and the store to run them on.
@@ -26,6 +26,7 @@ pub struct Suite {
     name: String,
     setup: Box<dyn Fn() -> Later<Result<Target>>>,
     reconnect: Option<Reconnect>,
+    abreast: usize,
 }
 
 /// How a run went.
@@ -49,7 +50,7 @@ impl fmt::Display for Tally {
 impl Suite {
     /// The suite for the engine called `name`, on the store that `setup` makes ready.
     pub fn new(name: impl Into<String>, setup: impl Fn() -> Later<Result<Target>> + 'static) -> Self {
-        Self { name: name.into(), setup: Box::new(setup), reconnect: None }
+        Self { name: name.into(), setup: Box::new(setup), reconnect: None, abreast: ABREAST }
     }
 
     /// With child processes: `reconnect` gives an engine on the store at the address that the target says it is
@@ -60,6 +61,12 @@ impl Suite {
         reconnect: impl Fn(String) -> Later<Result<Arc<dyn Engine>>> + Send + Sync + 'static,
     ) -> Self {
         Self { reconnect: Some(Box::new(reconnect)), ..self }
+    }
+
+    /// So many cases side by side, where a store is more than one and the machine has to run them all.
+    #[must_use]
+    pub fn abreast(self, cases: usize) -> Self {
+        Self { abreast: cases, ..self }
     }
 
     pub(crate) fn into_reconnect(self) -> Option<Reconnect> {
@@ -85,7 +92,7 @@ impl Suite {
             for _ in 0..repeat {
                 let (alone, abreast): (Vec<Case>, Vec<Case>) =
                     cases::all().into_iter().filter(|case| chosen(case.name())).partition(Case::is_alone);
-                run_all(abreast, ABREAST, &target, profile, &mut tally).await;
+                run_all(abreast, self.abreast, &target, profile, &mut tally).await;
                 run_all(alone, 1, &target, profile, &mut tally).await;
             }
             Ok(tally)

@@ -97,6 +97,11 @@ impl Clock {
         Self(Source::Runtime { start: tokio::time::Instant::now(), suspended_ns: Arc::default() })
     }
 
+    /// Whether it is the machine's, and no test's.
+    pub(crate) fn is_boot(&self) -> bool {
+        matches!(self.0, Source::Boot)
+    }
+
     /// Now.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn now(&self) -> Moment {

@@ -47,6 +47,7 @@ mod rwlock;
 mod seat;
 mod semaphore;
 mod session;
+mod slots;
 mod wake;
 
 pub use about::About;
@@ -73,4 +74,5 @@ pub use profile::{Capacities, Fencing, Leasing, Liveness, Modes, Order, Profile,
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Closed, Session, SessionBuilder};
+pub use slots::Slots;
 pub use wake::{Bell, Wake, Woken};

@@ -32,6 +32,7 @@ mod flights;
 mod renewal;
 mod round;
 mod sight;
+mod silence;
 mod vote;
 
 use std::{
@@ -44,12 +45,13 @@ use std::{
 };
 
 use crate::{
-    Claim, Clock, Engine, ErrorKind, Exit, Fence, Look, Opening, Profile, Renewal, Reply, Result, Scope,
-    SessionId, Standing, Survey,
+    Claim, Clock, Engine, ErrorKind, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
+    Standing, Survey,
 };
 pub use builder::Builder;
 use flights::Flights;
-use round::{Answers, Stop};
+use round::{Answers, Late, Stop};
+use silence::Silence;
 
 /// A store that takes part, and what it is called in errors.
 #[derive(Clone, Debug)]
@@ -73,6 +75,16 @@ pub enum Share {
     Majority,
     /// Every one: a lock that is taken in several places at once.
     All,
+}
+
+impl Share {
+    /// How many of so many that is.
+    pub fn of(self, members: usize) -> usize {
+        match self {
+            Self::Majority => members / 2 + 1,
+            Self::All => members,
+        }
+    }
 }
 
 /// An engine made of engines. Clones share their members.
@@ -99,6 +111,7 @@ struct Inner {
     profile: Profile,
     sessions: Mutex<HashMap<SessionId, Arc<Joined>>>,
     flights: Flights,
+    silent: Silence,
     clock: Clock,
 }
 
@@ -134,10 +147,7 @@ impl From<Quorum> for Arc<dyn Engine> {
 impl Inner {
     /// How many have to agree.
     fn need(&self) -> usize {
-        match self.share {
-            Share::Majority => self.members.len() / 2 + 1,
-            Share::All => self.members.len(),
-        }
+        self.share.of(self.members.len())
     }
 
     /// How many may not, at the most.
@@ -162,18 +172,47 @@ impl Inner {
     ) -> Answers<T> {
         let asked = self.members.iter().enumerate().map(|(at, member)| (at, ask(&*member.engine)));
         let mut answers = Answers::none(self.members.len());
-        let late = round::gather(&self.clock, &mut answers, asked, patience, stop).await;
+        let late = self.gather(&mut answers, asked, patience, stop).await;
         self.flights.follow(late);
         answers
+    }
+
+    /// Asks some of them until `stop` says that it is enough and everybody has answered who did the last time, or time is
+    /// over. What a slow member says later is followed to its end by the caller.
+    ///
+    /// Those who answer are waited for although the others may be enough: the lock is then everywhere, or nowhere, and
+    /// nobody meets a part of it. It costs the time of the slowest, once it is silent no more.
+    async fn gather<T>(
+        &self,
+        answers: &mut Answers<T>,
+        asked: impl Iterator<Item = Late<T>>,
+        patience: Duration,
+        mut stop: impl FnMut(&Answers<T>) -> Stop,
+    ) -> Vec<Late<T>> {
+        let asked: Vec<Late<T>> = asked.collect();
+        let whom: Vec<usize> = asked.iter().map(|(at, _)| *at).collect();
+        let enough = |answers: &Answers<T>| {
+            let heard = whom.iter().all(|&at| answers.of(at).is_some() || self.silent.is(at));
+            if heard { stop(answers) } else { Stop::No }
+        };
+        let late = round::gather(&self.clock, answers, asked.into_iter(), patience, enough).await;
+        for at in whom {
+            self.silent.set(at, !answers.of(at).is_some_and(is_word));
+        }
+        late
     }
 
     async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
         // A member that is not there now costs its connection's time once, and not with every claim.
         let patience = opening.ttl / 3;
         let answers = self.ask_all(patience, |_| Stop::No, |engine| engine.open(opening.clone())).await;
+        // A mistake in how the quorum was put together is not made good by the others.
+        if let Some(error) = answers.refusal().filter(|error| error.kind() == ErrorKind::Invalid) {
+            return Err(error);
+        }
         let open: Box<[bool]> = (0..self.members.len()).map(|at| answers.good(at).is_some()).collect();
         if open.iter().filter(|open| **open).count() < self.need() {
-            return Err(self.too_few("open a session", &answers));
+            return Err(answers.refusal().unwrap_or_else(|| self.too_few("open a session", &answers)));
         }
         let ttl = answers.all_good().map(|(_, ttl)| *ttl).min().unwrap_or(opening.ttl);
         let session = opening.session;
@@ -204,6 +243,14 @@ impl Joined {
     }
 }
 
+/// Whether a member answered, also if it refused.
+fn is_word<T>(answer: &Result<T>) -> bool {
+    answer
+        .as_ref()
+        .err()
+        .is_none_or(|error| error.kind() != ErrorKind::Unavailable || error.retry_after().is_some())
+}
+
 fn is_held(standing: &Standing) -> bool {
     matches!(standing, Standing::Held { .. })
 }
@@ -211,13 +258,6 @@ fn is_held(standing: &Standing) -> bool {
 /// Whether somebody else has it there.
 fn is_taken(standing: &Standing) -> bool {
     matches!(standing, Standing::Queued { .. } | Standing::Refused)
-}
-
-fn held_fence(standing: &Standing) -> Option<Fence> {
-    match standing {
-        Standing::Held { fence, .. } => *fence,
-        _ => None,
-    }
 }
 
 impl Engine for Quorum {

@@ -36,7 +36,11 @@ impl Session {
             return Err(Error::new(ErrorKind::Invalid, why));
         }
         if capacity > 1 {
-            self.require(Modes::Permits, &name, "a semaphore")?;
+            self.require(Modes::Permits, &name, "a semaphore").map_err(|error| {
+                let next =
+                    format!("{error}; slots do nearly the same, one of {capacity} mutexes: Session::slots");
+                Error::new(error.kind(), next)
+            })?;
         }
         Ok(Semaphore(Lock::new(self.0.clone(), name, capacity, 1)))
     }

@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
+use bramah_conformance::twist::{Twist, Twisted};
 use bramah_core::{
-    Claim, Engine, Error, ErrorKind, Exit, Fence, Guard, Look, Memory, Opening, Profile, Renewal, Reply,
-    Result, Scope, Session, SessionId, Standing, Survey, Wait,
+    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Fence, Guard, Look, Memory, Moment, Opening,
+    Profile, Renewal, Reply, Result, Scope, Session, SessionId, Standing, Survey, Wait,
     quorum::{Member, Quorum, Share},
 };
 
@@ -26,11 +27,17 @@ struct Node(Arc<State>);
 struct State {
     store: Mutex<Memory>,
     down: AtomicBool,
+    /// Until when it does not vote.
+    young_until: Mutex<Option<Moment>>,
 }
 
 impl Node {
     fn new() -> Self {
-        Self(Arc::new(State { store: Mutex::new(Memory::new()), down: AtomicBool::new(false) }))
+        Self(Arc::new(State {
+            store: Mutex::new(Memory::new()),
+            down: AtomicBool::new(false),
+            young_until: Mutex::default(),
+        }))
     }
 
     fn switch(&self, up: bool) {
@@ -39,6 +46,17 @@ impl Node {
 
     fn forget(&self) {
         *self.0.store.lock().unwrap_or_else(PoisonError::into_inner) = Memory::new();
+    }
+
+    /// Does not vote for so long.
+    fn rest(&self, span: Duration) {
+        let until = Clock::boot().now() + span;
+        *self.0.young_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    fn is_young_for(&self) -> Option<Duration> {
+        let until = *self.0.young_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.map(|until| until.since(Clock::boot().now())).filter(|left| !left.is_zero())
     }
 
     fn store(&self) -> Memory {
@@ -77,7 +95,13 @@ impl Engine for Node {
     }
 
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
-        self.reply(|store| store.claim(claim))
+        match self.is_young_for() {
+            Some(left) if !claim.again => {
+                let young = Error::new(ErrorKind::Unavailable, "it is young").until_after(left);
+                Reply::now(Err(young))
+            }
+            _ => self.reply(|store| store.claim(claim)),
+        }
     }
 
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
@@ -239,6 +263,34 @@ async fn fences_rise_also_where_majorities_share_one_member_only() {
     }
 }
 
+/// Answers a repeated claim with a newer fence than it was told, as a store may: a message that was late has raised it.
+#[derive(Debug)]
+struct Newer;
+
+impl Twist for Newer {
+    fn claim(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>) -> Reply<Standing> {
+        let floor = claim.floor.map(|floor| Fence::new(floor.get() + 3_600_000_000));
+        inner.claim(Arc::new(Claim { floor, ..(*claim).clone() }))
+    }
+}
+
+#[tokio::test]
+async fn a_fence_that_one_member_alone_knows_is_not_given_out() {
+    let nodes = nodes(3);
+    let mut members = members(&nodes);
+    let newer: Arc<dyn Engine> = Arc::new(Twisted::new(Arc::new(nodes[0].clone()), Arc::new(Newer)));
+    members[0] = Member::new("newer", newer);
+    let session = Session::builder(Quorum::builder(members).build().unwrap()).ttl(TTL).open().await.unwrap();
+    nodes[2].switch(false);
+    let guard = lock(&session).await.unwrap();
+    let first = guard.fence();
+    guard.release().await;
+    nodes[2].switch(true);
+    nodes[0].switch(false);
+    let then = lock(&session).await.unwrap().fence();
+    assert!(then > first, "{then:?} after {first:?}");
+}
+
 #[tokio::test]
 async fn what_is_broken_at_one_member_is_not_given_back_there() {
     let nodes = nodes(3);
@@ -289,4 +341,104 @@ async fn permits_are_refused_with_the_reason() {
     let session = open(&nodes(3)).await;
     let error = session.semaphore("x", 3).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("Session::slots"), "{error}");
+}
+
+#[tokio::test]
+async fn those_who_wait_for_members_that_do_not_vote_yet_are_told_and_then_served() {
+    let nodes = nodes(5);
+    let session = open(&nodes).await;
+    for (at, node) in nodes.iter().enumerate().skip(1) {
+        node.rest(TTL + Duration::from_millis(100 * at as u64));
+    }
+    let mutex = session.mutex("x").unwrap();
+    let refused = mutex.try_lock().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    let after = refused.retry_after().unwrap();
+    assert!(
+        after > TTL - Duration::from_millis(500) && after <= TTL + Duration::from_millis(200),
+        "{after:?}"
+    );
+    for at in 1..5 {
+        assert!(refused.to_string().contains(&format!("node {at} in 1.")), "{refused}");
+    }
+    assert!(!refused.to_string().contains("node 0"), "{refused}");
+    let late = mutex.lock_within(Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!((late.kind(), late.retry_after().is_some()), (ErrorKind::Unavailable, true), "{late}");
+    assert_eq!(nodes[0].holders("x").await, 0, "votes that are not enough for long are given back");
+    // Longer than a third of the ttl, after which a store that does not answer is given up.
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    eventually("to be told", || async { session.hindrance().is_some() }).await;
+    assert!(waiting.await.unwrap().unwrap().is_held());
+    assert!(nodes[1].is_young_for().is_none() && nodes[2].is_young_for().is_none());
+    eventually("nothing to be told", || async { session.hindrance().is_none() }).await;
+}
+
+#[tokio::test]
+async fn split_votes_are_given_back_also_while_a_member_is_away() {
+    let nodes = nodes(5);
+    let session = open(&nodes).await;
+    nodes[4].switch(false);
+    // Somebody else has two of the four that answer: as if it had asked at the same time.
+    let other = Arc::new(claim_of(SessionId::random().unwrap()));
+    for node in &nodes[2..4] {
+        assert!(matches!(node.store().claim(other.clone()).await.unwrap(), Standing::Held { .. }));
+    }
+    let mutex = session.mutex("x").unwrap();
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    eventually("us to have asked", || async { session.claims() == 1 }).await;
+    // It can have the other two although we want them: we come and go.
+    for node in &nodes[..2] {
+        eventually("our vote to be given back", || async {
+            let votes = node.store().claim(other.clone()).await.unwrap();
+            matches!(votes, Standing::Held { .. })
+        })
+        .await;
+    }
+    for node in &nodes[..4] {
+        node.store().withdraw(other.clone(), Exit::Own).await.unwrap();
+    }
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
+/// A claim on `x` that nobody's session made.
+fn claim_of(session: SessionId) -> Claim {
+    Claim {
+        id: ClaimId { session, seq: 1 << 40 },
+        name: bramah_core::Name::new("x").unwrap(),
+        capacity: 1,
+        weight: 1,
+        wait: Wait::No,
+        again: false,
+        floor: None,
+        ttl: Duration::from_secs(60),
+        lease: None,
+        note: "".into(),
+    }
+}
+
+#[tokio::test]
+async fn all_who_wait_in_turn_learn_that_the_store_is_away() {
+    let nodes = nodes(3);
+    let (a, b) = (open(&nodes).await, open(&nodes).await);
+    let held = lock(&a).await.unwrap();
+    let waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let mutex = b.mutex("x").unwrap();
+            tokio::spawn(async move { mutex.lock().await.map(|_| ()) })
+        })
+        .collect();
+    eventually("four who wait", || async { b.claims() == 4 }).await;
+    for node in &nodes {
+        node.switch(false);
+    }
+    let began = Clock::boot().now();
+    for waiter in waiting {
+        let error = waiter.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
+    // One after another they would need a third of the ttl each, beside the second that a watch is trusted.
+    let took = Clock::boot().now().since(began);
+    assert!(took < Duration::from_millis(1000) + TTL / 3 * 3, "{took:?}");
+    drop(held);
 }

@@ -4,6 +4,7 @@
 //! - [`Redis`], [`Replicated`], [`Sentinels`] and [`Cluster`] run them on free ports of 127.0.0.1. They end when they are
 //!   dropped, and also when the process that started them is killed.
 //! - [`Proxy`] stands before a server and holds, drops or delays what passes, or loses the answer to a request.
+//! - [`ShiftedClock`] moves the time of the day of one server.
 //! - [`interop`] gets the clients of other people, and reports which of them were really run.
 //!
 //! Everything is plain std with threads, so that it serves tests with and without a runtime. What fails is an error of one
@@ -19,6 +20,7 @@
 //! ```
 #![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
 
+mod clock;
 mod cluster;
 pub mod interop;
 pub mod note;
@@ -36,12 +38,14 @@ mod tls;
 mod watched;
 mod wire;
 
+pub use clock::ShiftedClock;
 pub use cluster::{Cluster, slot_of};
 pub use patience::until;
 pub use proxy::{Counts, Fault, Loss, Proxy};
 pub use redis::Redis;
 pub use replicated::Replicated;
 pub use rustix::process::Signal;
+pub use scratch::Scratch;
 pub use sentinels::Sentinels;
 #[cfg(feature = "tls")]
 pub use tls::{Certificates, TlsRedis};

@@ -1,6 +1,7 @@
 //! One server.
 
 use std::{
+    ffi::OsString,
     fs,
     path::PathBuf,
     process::Command,
@@ -11,6 +12,7 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
+    clock::ShiftedClock,
     patience::{PATIENCE, until},
     port::Port,
     scratch::Scratch,
@@ -48,6 +50,8 @@ pub struct Redis {
     /// What the command line client needs to be let in.
     entry: Vec<String>,
     password: Option<String>,
+    /// What its command is preceded by.
+    before: Vec<OsString>,
     running: Mutex<Option<Watched>>,
     scratch: Scratch,
 }
@@ -81,7 +85,26 @@ impl Redis {
         Self::launch(flavor, Role::Single, options, Vec::new())
     }
 
+    /// Starts a server whose time of the day is that of `clock`, over all its starts.
+    ///
+    /// # Errors
+    ///
+    /// When the flavor cannot be had or the server does not start.
+    pub fn on_clock(flavor: Flavor, clock: &ShiftedClock, options: &[(&str, &str)]) -> Result<Self, String> {
+        Self::launch_after(clock.words(), flavor, Role::Single, options, Vec::new())
+    }
+
     pub(crate) fn launch(
+        flavor: Flavor,
+        role: Role,
+        options: &[(&str, &str)],
+        entry: Vec<String>,
+    ) -> Result<Self, String> {
+        Self::launch_after(Vec::new(), flavor, role, options, entry)
+    }
+
+    fn launch_after(
+        before: Vec<OsString>,
         flavor: Flavor,
         role: Role,
         options: &[(&str, &str)],
@@ -91,7 +114,8 @@ impl Redis {
         let mut tried = 0;
         loop {
             tried += 1;
-            let redis = Self::prepare(server.clone(), role, options, entry.clone())?;
+            let mut redis = Self::prepare(server.clone(), role, options, entry.clone())?;
+            redis.before.clone_from(&before);
             match redis.run() {
                 Ok(()) => return Ok(redis),
                 Err(why) if tried == PORTS || !redis.log().contains("in use") => return Err(why),
@@ -120,6 +144,7 @@ impl Redis {
             bus,
             entry,
             password,
+            before: Vec::new(),
             running: Mutex::new(None),
             scratch: Scratch::new()?,
         };
@@ -153,7 +178,8 @@ impl Redis {
     }
 
     fn run(&self) -> Result<(), String> {
-        let mut command = self.server.server.words().to_vec();
+        let mut command = self.before.clone();
+        command.extend_from_slice(self.server.server.words());
         command.push(self.configuration().into());
         if self.role == Role::Sentinel {
             command.push("--sentinel".into());

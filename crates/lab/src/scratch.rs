@@ -11,12 +11,16 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A directory that is removed with everything in it when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    pub(crate) fn new() -> Result<Self, String> {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// A line for people when it cannot be made.
+    pub fn new() -> Result<Self, String> {
         let n = MADE.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("bramah-lab-{}-{n}", process::id()));
         // The directory of a process that was killed and had the same id.
@@ -25,7 +29,8 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -6,10 +6,11 @@ mod samples;
 
 use std::time::Duration;
 
-use bramah_core::Reply;
+use bramah_core::{Name, Reply, Result};
 use bramah_redis::{
-    Eviction, Layout, Redis, Replicas,
+    Eviction, Layout, Redis, Replicas, Restart,
     checkup::{self, Facts, Failover, Missing, Proof, Purpose, Server},
+    redlock::Redlock,
 };
 
 use super::{Finding, Kind, Promise, Severity, Span};
@@ -37,6 +38,15 @@ pub(super) const CLUSTER: Kind = kind(
     ),
 );
 
+pub(super) const REDLOCK: Kind = kind(
+    &["redlock", "redlocks"],
+    (
+        "quorum",
+        "all clients that name the same masters, while clocks run evenly: a master that is gone, slow or started anew \
+         breaks nothing as long as most of them are there",
+    ),
+);
+
 const fn kind(schemes: &'static [&'static str], (word, text): (&'static str, &'static str)) -> Kind {
     Kind {
         schemes,
@@ -49,16 +59,30 @@ const fn kind(schemes: &'static [&'static str], (word, text): (&'static str, &'s
         // A lock that is free has no key, and a mark is never removed; but Redisson counts for each name.
         forget: |url, name| {
             let (url, name) = (url.to_owned(), name.clone());
-            Reply::later(async move { Redis::from_url(&url)?.delete_token(&name).await })
+            Reply::later(async move { forget(&url, &name).await })
         },
+    }
+}
+
+async fn forget(url: &str, name: &Name) -> Result<()> {
+    match url.starts_with("redlock") {
+        true => Redlock::from_url(url)?.delete_token(name).await,
+        false => Redis::from_url(url)?.delete_token(name).await,
     }
 }
 
 fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (address, why) in &facts.silent {
-        let text = format!("{address}: it cannot be asked, and its locks cannot be had: {why}");
-        findings.push(Finding::new(Severity::Problem, "redis.silent", text));
+        let (severity, means) = match facts.failover {
+            Failover::Masters { need, .. } if facts.nodes.len() >= need => {
+                (Severity::Warning, "and has no vote; the others are enough")
+            }
+            Failover::Masters { .. } => (Severity::Problem, "and has no vote; the others are not enough"),
+            _ => (Severity::Problem, "and its locks cannot be had"),
+        };
+        let text = format!("{address}: it cannot be asked, {means}: {why}");
+        findings.push(Finding::new(severity, "redis.silent", text));
     }
     for server in &facts.nodes {
         findings.extend(judge_one(facts, server));
@@ -99,6 +123,23 @@ fn role(server: &Server) -> Option<Finding> {
     (server.is_master == Some(false)).then(|| Finding::new(Severity::Problem, "redis.role", text))
 }
 
+/// A master of a redlock that may forget is not asked until that does no harm.
+fn waits(longest: Option<Duration>, server: &Server) -> Finding {
+    let span = longest.map_or("the ttl of a session".to_owned(), |longest| format!("{longest:?}"));
+    let text = format!(
+        "a restart may forget locks, so it does not vote for {span} after one; max_ttl must be the longest ttl of the fleet"
+    );
+    let young = longest.is_some_and(|longest| server.uptime.is_some_and(|uptime| uptime <= longest));
+    match server.uptime {
+        Some(uptime) if young => Finding::new(
+            Severity::Warning,
+            "redis.persistence",
+            format!("it was started {uptime:?} ago and does not vote yet: {text}"),
+        ),
+        _ => Finding::new(Severity::Ok, "redis.persistence", text),
+    }
+}
+
 /// What a restart would forget.
 fn persistence(facts: &Facts, server: &Server) -> Option<Finding> {
     const CODE: &str = "redis.persistence";
@@ -106,6 +147,12 @@ fn persistence(facts: &Facts, server: &Server) -> Option<Finding> {
         Layout::Redisson => "fences begin again at 1",
         _ => "fences still rise",
     };
+    if let Failover::Masters { restart: Restart::Waits(longest), .. } = facts.failover
+        && server.log_sync.as_deref() != Some("always")
+        && server.log.is_some()
+    {
+        return Some(waits(longest, server));
+    }
     let two =
         format!("its holder and the next one may both believe to hold it until the first learns; {fences}");
     let (severity, text) = match (server.log, server.log_sync.as_deref(), server.snapshots) {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Flights, Inner, Member, Quorum, Share};
+use super::{Flights, Inner, Member, Quorum, Share, Silence};
 use crate::{
     Capacities, Clock, Error, ErrorKind, Fencing, Leasing, Liveness, Modes, Order, Profile, Result, Seats,
     Strays, Waking,
@@ -91,8 +91,9 @@ impl Builder {
             seats: Seats::Many,
             ..profile
         };
+        let silent = Silence::of(members.len());
         let members = members.into();
-        let (sessions, flights) = (Mutex::default(), Flights::default());
+        let (sessions, flights) = (Mutex::default(), Flights::new(&clock, silent.clone()));
         Ok(Quorum(Arc::new(Inner {
             members,
             share,
@@ -101,6 +102,7 @@ impl Builder {
             profile,
             sessions,
             flights,
+            silent,
             clock,
         })))
     }

@@ -4,19 +4,29 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::{Notify, oneshot},
+};
 
-use super::round::{Late, finish};
-use crate::{ClaimId, Reply};
+use super::{
+    round::{Late, finish},
+    silence::Silence,
+};
+use crate::{ClaimId, Clock, Reply};
 
 /// Follows what is late to its end, so that nothing is dropped half-way.
-#[derive(Default)]
-pub(super) struct Flights(Arc<Tower>);
+pub(super) struct Flights {
+    tower: Arc<Tower>,
+    silent: Silence,
+    /// Where; the caller's runtime if it is none, in a test on a clock of its own.
+    runtime: Option<Handle>,
+}
 
 #[derive(Default)]
 struct Tower {
@@ -40,14 +50,45 @@ impl Drop for Flight {
     }
 }
 
+/// A runtime that outlives those of the callers.
+fn background() -> Option<Handle> {
+    static BACKGROUND: OnceLock<Option<Handle>> = OnceLock::new();
+    let start = || {
+        let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+        let handle = runtime.handle().clone();
+        let run = move || runtime.block_on(std::future::pending::<()>());
+        std::thread::Builder::new().name("bramah-quorum".to_owned()).spawn(run).ok()?;
+        Some(handle)
+    };
+    BACKGROUND.get_or_init(start).clone()
+}
+
 impl Flights {
+    pub(super) fn new(clock: &Clock, silent: Silence) -> Self {
+        let runtime = if clock.is_boot() { background() } else { None };
+        Self { tower: Arc::default(), silent, runtime }
+    }
+
+    /// In a task of its own.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let flight = self.take_off();
+        let task = async move {
+            task.await;
+            drop(flight);
+        };
+        match &self.runtime {
+            Some(runtime) => drop(runtime.spawn(task)),
+            None => drop(tokio::spawn(task)),
+        }
+    }
+
     fn claims(&self) -> MutexGuard<'_, HashMap<(ClaimId, usize), oneshot::Receiver<()>>> {
-        self.0.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tower.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_off(&self) -> Flight {
-        self.0.aloft.fetch_add(1, Ordering::AcqRel);
-        Flight(self.0.clone())
+        self.tower.aloft.fetch_add(1, Ordering::AcqRel);
+        Flight(self.tower.clone())
     }
 
     /// Waits for the answers in a task of their own.
@@ -55,11 +96,8 @@ impl Flights {
         if late.is_empty() {
             return;
         }
-        let flight = self.take_off();
-        tokio::spawn(async move {
-            finish(late).await;
-            drop(flight);
-        });
+        let silent = self.silent.clone();
+        self.spawn(finish(late, move |at| silent.set(at, false)));
     }
 
     /// The same for messages that enter a claim.
@@ -98,10 +136,10 @@ impl Flights {
     /// Ends when nothing is under way.
     pub(super) async fn all_landed(&self) {
         loop {
-            let landed = self.0.landed.notified();
+            let landed = self.tower.landed.notified();
             tokio::pin!(landed);
             landed.as_mut().enable();
-            if self.0.aloft.load(Ordering::Acquire) == 0 {
+            if self.tower.aloft.load(Ordering::Acquire) == 0 {
                 return;
             }
             landed.await;

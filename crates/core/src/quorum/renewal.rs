@@ -56,7 +56,7 @@ impl Inner {
         }
         let members: Vec<_> =
             closed.into_iter().filter_map(|at| Some((at, self.members.get(at)?.clone()))).collect();
-        tokio::spawn(async move {
+        self.flights.spawn(async move {
             let done = Reopening(joined);
             for (at, member) in members {
                 if member.engine.open(done.0.opening.clone()).await.is_ok() {
@@ -89,7 +89,7 @@ impl Inner {
                 }),
             );
             let (inner, claim) = (self.clone(), claim.clone());
-            tokio::spawn(async move {
+            self.flights.spawn(async move {
                 // What else comes of it shows with the next renewal.
                 if let Ok(Given::Broken) = entered.await {
                     let _ = inner.withdraw(claim, Exit::Own).await;

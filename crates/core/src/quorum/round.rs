@@ -50,6 +50,13 @@ impl<T> Answers<T> {
         self.all_good().filter(|(_, answer)| is(answer)).count()
     }
 
+    /// Forgets good answers that are like this.
+    pub(super) fn forget(&mut self, is: impl Fn(&T) -> bool) {
+        for answer in &mut self.0 {
+            *answer = answer.take().filter(|answer| !answer.as_ref().is_ok_and(&is));
+        }
+    }
+
     /// What they said who answered, once.
     pub(super) fn take_good(&mut self) -> impl Iterator<Item = T> {
         self.0.iter_mut().filter_map(|answer| answer.take()?.ok())
@@ -109,10 +116,18 @@ pub(super) async fn gather<T>(
     late
 }
 
-/// Waits for everything that is late, at once.
-pub(super) async fn finish<T>(mut late: Vec<Late<T>>) {
+/// Waits for everything that is late, at once, and tells who answered after all.
+pub(super) async fn finish<T>(mut late: Vec<Late<T>>, answered: impl Fn(usize)) {
     poll_fn(|cx| {
-        late.retain_mut(|(_, reply)| Pin::new(reply).poll(cx).is_pending());
+        late.retain_mut(|(at, reply)| match Pin::new(reply).poll(cx) {
+            Poll::Ready(answer) => {
+                if answer.is_ok() {
+                    answered(*at);
+                }
+                false
+            }
+            Poll::Pending => true,
+        });
         if late.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;

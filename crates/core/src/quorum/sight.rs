@@ -6,7 +6,10 @@ use super::{
     Inner,
     round::{Stop, so_many_of},
 };
-use crate::{Error, ErrorKind, LineView, Look, Name, PlaceView, Result, Scope, Survey, Wake};
+use crate::{
+    ClaimId, Error, ErrorKind, Fence, LineView, Look, Name, PlaceState, PlaceView, Result, Scope, Survey,
+    Wake,
+};
 
 /// How long a look may take: it concerns no lock of ours.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,6 +43,13 @@ fn together(views: Vec<LineView>, need: usize) -> Option<LineView> {
         let has = |view: &&LineView| view.holders().any(|other| other.claim.id == place.claim.id);
         views.iter().filter(has).count()
     };
+    let held = |id: ClaimId| {
+        let places = views.iter().flat_map(LineView::holders).filter(move |place| place.claim.id == id);
+        places.filter_map(|place| match place.state {
+            PlaceState::Held { fence, .. } => Some(fence),
+            PlaceState::Waiting => None,
+        })
+    };
     let mut places: Vec<PlaceView> = Vec::new();
     for place in views.iter().flat_map(LineView::holders) {
         if votes(place) < need {
@@ -48,6 +58,13 @@ fn together(views: Vec<LineView>, need: usize) -> Option<LineView> {
         match places.iter_mut().find(|known| known.claim.id == place.claim.id) {
             // What the least of them says is what can be counted on.
             Some(known) => {
+                if let PlaceState::Held { fence, since } = known.state {
+                    let mut fences: Vec<Fence> = held(place.claim.id).flatten().collect();
+                    fences.sort_unstable_by(|one, other| other.cmp(one));
+                    // The one that enough of them know.
+                    let fence = fences.get(need - 1).copied().or(fence);
+                    known.state = PlaceState::Held { fence, since };
+                }
                 known.left = [known.left, place.left].into_iter().flatten().min();
                 if known.about.is_none() {
                     known.about.clone_from(&place.about);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Inner, held_fence, is_held, is_taken,
+    Inner, is_held, is_taken,
     round::{self, Answers, Stop},
 };
 use crate::{Claim, Error, Exit, Fence, Reply, Result, Standing, Wait};
@@ -14,20 +14,23 @@ struct Ballot {
     voters: Vec<usize>,
     /// Who may have: it did not answer.
     doubtful: Vec<usize>,
-    /// The largest fence that was minted with a vote.
-    fence: Option<Fence>,
+    /// The fences that they have.
+    fences: Vec<Fence>,
     /// The shortest lease that is left.
     left: Option<Duration>,
 }
 
+/// How often those who have a part of the votes are given time to give way.
+const GIVING_WAY: usize = 3;
+
 impl Ballot {
     fn count(answers: &Answers<Standing>, members: usize) -> Self {
-        let mut ballot = Self { voters: Vec::new(), doubtful: Vec::new(), fence: None, left: None };
+        let mut ballot = Self { voters: Vec::new(), doubtful: Vec::new(), fences: Vec::new(), left: None };
         for at in 0..members {
             match answers.of(at) {
                 Some(Ok(Standing::Held { fence, left })) => {
                     ballot.voters.push(at);
-                    ballot.fence = ballot.fence.max(*fence);
+                    ballot.fences.extend(*fence);
                     ballot.left = [ballot.left, *left].into_iter().flatten().min();
                 }
                 Some(Ok(_)) => {}
@@ -49,12 +52,18 @@ impl Inner {
         let (need, patience, began) = (self.need(), self.patience(claim.ttl), self.clock.now());
         let mut answers = Answers::none(self.members.len());
         // Most locks are free: what has to be set up to wait is set up by who has to wait.
-        let everybody: Vec<usize> = (0..self.members.len()).collect();
-        self.poll(&claim, Wait::No, &everybody, &mut answers, patience).await;
+        self.poll(&claim, Wait::No, &mut answers, patience).await;
         if claim.wait != Wait::No && answers.refusal().is_none() && self.is_contested(&answers) {
-            let taken: Vec<usize> =
-                answers.all_good().filter(|(_, standing)| is_taken(standing)).map(|(at, _)| at).collect();
-            self.poll(&claim, Wait::Watch, &taken, &mut answers, patience).await;
+            answers.forget(|standing| !is_held(standing));
+            self.poll(&claim, Wait::Watch, &mut answers, patience).await;
+            for _ in 0..GIVING_WAY {
+                if !self.is_contested(&answers) || !self.is_first(&answers) {
+                    break;
+                }
+                self.clock.nap(moment(self.clock.now().since(began)).min(patience)).await;
+                answers.forget(|standing| !is_held(standing));
+                self.poll(&claim, Wait::Watch, &mut answers, patience).await;
+            }
         }
         self.note_dropped(claim.id.session, &answers);
         let votes = answers.count(is_held);
@@ -95,25 +104,30 @@ impl Inner {
         Ok(Standing::Queued { ahead: None, wake: round::so_many_of(wakes, need - votes), sleep })
     }
 
-    /// Asks members for their votes. Those who have voted for the claim already say so again.
+    /// Asks the members for their votes who have not given them yet.
     async fn poll(
         &self,
         claim: &Arc<Claim>,
         wait: Wait,
-        whom: &[usize],
         answers: &mut Answers<Standing>,
         patience: Duration,
     ) {
-        let need = self.need();
-        // With a watch everybody's is wanted: it tells of the change that is waited for.
+        let (need, asked) = (self.need(), Arc::new(Claim { wait, ..(**claim).clone() }));
         let stop = |answers: &Answers<Standing>| {
-            Stop::when(answers.count(is_held) >= need || (wait == Wait::No && self.is_lost(answers)))
+            Stop::when(answers.count(is_held) >= need || self.is_contested(answers))
         };
-        let asked = Arc::new(Claim { wait, ..(**claim).clone() });
+        let whom: Vec<usize> = (0..self.members.len()).filter(|&at| answers.of(at).is_none()).collect();
         let sent =
-            whom.iter().filter_map(|&at| Some((at, self.members.get(at)?.engine.claim(asked.clone()))));
-        let late = round::gather(&self.clock, answers, sent, patience, stop).await;
+            whom.into_iter().filter_map(|at| Some((at, self.members.get(at)?.engine.claim(asked.clone()))));
+        let late = self.gather(answers, sent, patience, stop).await;
         self.flights.follow_claim(claim.id, late);
+    }
+
+    /// Whether we have the vote of the first of those who answer. Of several who have a part of the votes each, one has
+    /// this: it stays, the others give way.
+    fn is_first(&self, answers: &Answers<Standing>) -> bool {
+        let first = (0..self.members.len()).find(|&at| !self.silent.is(at));
+        first.is_some_and(|at| answers.good(at).is_some_and(is_held))
     }
 
     /// Whether so many have given it to others that the rest is not enough.
@@ -130,10 +144,14 @@ impl Inner {
 
     /// Enough have voted: the largest fence is written back to them.
     async fn confirm(&self, claim: &Arc<Claim>, ballot: Ballot, patience: Duration) -> Result<Standing> {
-        let Ballot { voters, fence, left, .. } = ballot;
-        let Some(fence) = fence.filter(|_| self.fenced && claim.is_exclusive()) else {
+        let Ballot { voters, fences, left, .. } = ballot;
+        let largest = fences.iter().max().copied();
+        let Some(fence) = largest.filter(|_| self.fenced && claim.is_exclusive()) else {
             return Ok(Standing::Held { fence: None, left });
         };
+        if fences.iter().filter(|known| **known == fence).count() >= self.need() {
+            return Ok(Standing::Held { fence: Some(fence), left });
+        }
         let question = Arc::new(Claim { floor: Some(fence), ..claim.asking() });
         let asked =
             voters.iter().filter_map(|&at| Some((at, self.members.get(at)?.engine.claim(question.clone()))));
@@ -141,13 +159,13 @@ impl Inner {
         let has = |standing: &Standing| matches!(standing, Standing::Held { fence: Some(known), .. } if *known >= fence);
         let stop = |answers: &Answers<Standing>| Stop::when(answers.count(has) >= need);
         let mut known = Answers::none(self.members.len());
-        let late = round::gather(&self.clock, &mut known, asked, patience, stop).await;
+        let late = self.gather(&mut known, asked, patience, stop).await;
         self.flights.follow(late);
         if known.count(has) < need {
             return Err(self.too_few("confirm the fence", &known));
         }
-        let raised = known.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
-        Ok(Standing::Held { fence: raised.max(Some(fence)), left })
+        // Not a larger one that a late message has left with one of them: no majority knows that.
+        Ok(Standing::Held { fence: Some(fence), left })
     }
 
     pub(super) async fn question(&self, claim: Arc<Claim>) -> Result<Standing> {
@@ -158,13 +176,10 @@ impl Inner {
         };
         let answers = self.ask_all(patience, stop, |engine| engine.claim(claim.clone())).await;
         if answers.count(is_held) >= need {
-            let fence = answers.all_good().filter_map(|(_, standing)| held_fence(standing)).max();
-            let lefts = answers.all_good().filter_map(|(_, standing)| match standing {
-                Standing::Held { left, .. } => *left,
-                _ => None,
-            });
-            let left = lefts.min();
-            return Ok(Standing::Held { fence: fence.filter(|_| self.fenced && claim.is_exclusive()), left });
+            // One of them may know a larger fence than most: then they are told.
+            let ballot = self.count(&answers);
+            drop(answers);
+            return self.confirm(&claim, ballot, patience).await;
         }
         if answers.count(gone) > spare {
             let ballot = self.count(&answers);
@@ -183,7 +198,7 @@ impl Inner {
         let asked = asked.filter_map(|&at| Some((at, self.withdraw_at(at, claim, Exit::Own)?)));
         let stop = |left: &Answers<()>| Stop::when(voters.iter().all(|&at| left.of(at).is_some()));
         let mut left = Answers::none(self.members.len());
-        let late = round::gather(&self.clock, &mut left, asked, patience, stop).await;
+        let late = self.gather(&mut left, asked, patience, stop).await;
         self.flights.follow(late);
     }
 
@@ -206,7 +221,7 @@ impl Inner {
         let (need, patience) = (self.need(), self.patience(claim.ttl));
         let stop = |left: &Answers<()>| Stop::when(exit == Exit::Own && left.all_good().count() >= need);
         let mut left = Answers::none(self.members.len());
-        let late = round::gather(&self.clock, &mut left, asked, patience, stop).await;
+        let late = self.gather(&mut left, asked, patience, stop).await;
         self.flights.follow(late);
         if left.all_good().count() < need {
             return Err(self.too_few("release it", &left));
@@ -217,16 +232,25 @@ impl Inner {
     /// The error when too few members did what they were asked. If it is only that some do not take part yet, it says after
     /// how long enough of them will.
     pub(super) fn too_few<T>(&self, what: &str, answers: &Answers<T>) -> Error {
-        let whys: Vec<String> = self
+        let mut whys: Vec<String> = self
             .members
             .iter()
             .enumerate()
             .filter_map(|(at, member)| match answers.of(at) {
                 Some(Ok(_)) => None,
+                Some(Err(error)) if error.retry_after().is_some() => None,
                 Some(Err(error)) => Some(format!("{}: {error}", member.name)),
                 None => Some(format!("{}: no answer in time", member.name)),
             })
             .collect();
+        let young = self.members.iter().enumerate().filter_map(|(at, member)| {
+            let error = answers.of(at)?.as_ref().err()?;
+            Some((format!("{} in {:.1?}", member.name, error.retry_after()?), error))
+        });
+        let (young, reasons): (Vec<String>, Vec<&Error>) = young.unzip();
+        if let Some(why) = reasons.first() {
+            whys.push(format!("not yet: {} ({why})", young.join(", ")));
+        }
         let (all, need) = (self.members.len(), self.need());
         let text = format!("fewer than {need} of {all} stores {what}: {}", whys.join("; "));
         let error = Error::new(crate::ErrorKind::Unavailable, text);
@@ -245,5 +269,10 @@ impl Inner {
 /// Sometimes briefly and sometimes long, for nobody knows how many there are; never longer than a member may take.
 fn apart(round: Duration, longest: Duration) -> Duration {
     let scale = f64::from(1u32 << fastrand::u32(0..6));
-    round.max(Duration::from_micros(200)).mul_f64(scale * fastrand::f64()).min(longest)
+    moment(round).mul_f64(scale * fastrand::f64()).min(longest)
+}
+
+/// The time of a round, or a little.
+fn moment(round: Duration) -> Duration {
+    round.max(Duration::from_micros(200))
 }

@@ -9,12 +9,13 @@ use redis::{Cmd, ServerError, Value};
 
 pub use self::rights::{Missing, Proof, Purpose, Rights};
 use crate::{
-    config::{Config, Eviction, Layout, Replicas, Topology},
+    config::{Config, Eviction, Layout, Replicas, Restart, Topology},
     driver::{Driver, Ear, Node},
     ears::Ears,
     error::clean,
     net::Network,
     preflight::Info,
+    redlock::Redlock,
 };
 
 /// How often the time is asked for.
@@ -46,6 +47,13 @@ pub enum Failover {
     Sentinels(Vec<Sentinel>),
     /// The other nodes of the cluster.
     Cluster,
+    /// The other masters of a redlock.
+    Masters {
+        /// How many of them must grant.
+        need: usize,
+        /// Whether one that was just started grants at once.
+        restart: Restart,
+    },
 }
 
 /// One sentinel.
@@ -79,6 +87,8 @@ pub struct Server {
     pub product: Option<String>,
     /// Whether it takes writes.
     pub is_master: Option<bool>,
+    /// How long it has run, in whole seconds.
+    pub uptime: Option<Duration>,
     /// How many replicas follow it.
     pub followers: Option<u64>,
     /// How many must, or it refuses writes: `min-replicas-to-write`.
@@ -133,23 +143,17 @@ pub struct Cluster {
 /// # Errors
 /// As [`Config::from_url`], and what the servers say when none of them lets itself be asked.
 pub async fn examine(url: &str) -> Result<Facts> {
+    if url.starts_with("redlock") {
+        return masters(&Redlock::from_url(url)?).await;
+    }
     let config = Config::from_url(url)?;
-    // Nobody is told anything: nothing waits here.
-    let ears: Arc<dyn Ear> = Arc::new(Ears::default());
+    let ears = nobody();
     let network = Network::new(&config, Arc::downgrade(&ears))?;
-    let (mut nodes, mut silent, mut failure) = (Vec::new(), Vec::new(), None);
+    let mut found = Found::default();
     for node in network.nodes(config.timeout).await? {
-        match server(&network, &config, &node).await {
-            Ok(server) => nodes.push(server),
-            Err(error) => {
-                silent.push((node.0.to_string(), error.to_string()));
-                failure = Some(error);
-            }
-        }
+        found.add(&node.0, server(&network, &config, &node).await);
     }
-    if let (true, Some(error)) = (nodes.is_empty(), failure) {
-        return Err(error);
-    }
+    let Found { nodes, silent, .. } = found.or_error()?;
     let failover = match &config.topology {
         Topology::Single(_) => Failover::Nobody,
         Topology::Sentinel { service, .. } => Failover::Sentinels(sentinels(&network, service).await),
@@ -157,6 +161,56 @@ pub async fn examine(url: &str) -> Result<Facts> {
     };
     let Config { layout, replicas, eviction, .. } = config;
     Ok(Facts { layout, replicas, eviction, nodes, silent, failover })
+}
+
+/// Looks at each master by itself, with more time than a quorum would give it.
+async fn masters(redlock: &Redlock) -> Result<Facts> {
+    let mut found = Found::default();
+    for config in redlock.configs() {
+        let config = config.timeout(Duration::from_secs(2));
+        let ears = nobody();
+        let network = Network::new(&config, Arc::downgrade(&ears))?;
+        for node in network.nodes(config.timeout).await? {
+            found.add(&node.0, server(&network, &config, &node).await);
+        }
+    }
+    let Found { nodes, silent, .. } = found.or_error()?;
+    let Config { layout, replicas, eviction, restart, .. } = redlock.each.clone();
+    let failover = Failover::Masters { need: redlock.need(), restart };
+    Ok(Facts { layout, replicas, eviction, nodes, silent, failover })
+}
+
+/// Nobody is told anything: nothing waits here.
+fn nobody() -> Arc<dyn Ear> {
+    Arc::new(Ears::default())
+}
+
+/// Servers that were asked.
+#[derive(Default)]
+struct Found {
+    nodes: Vec<Server>,
+    silent: Vec<(String, String)>,
+    failure: Option<Error>,
+}
+
+impl Found {
+    fn add(&mut self, address: &str, server: Result<Server>) {
+        match server {
+            Ok(server) => self.nodes.push(server),
+            Err(error) => {
+                self.silent.push((address.to_owned(), error.to_string()));
+                self.failure = Some(error);
+            }
+        }
+    }
+
+    /// Those that answered and those that did not; an error if that is all of them.
+    fn or_error(mut self) -> Result<Self> {
+        match self.failure.take() {
+            Some(error) if self.nodes.is_empty() => Err(error),
+            _ => Ok(self),
+        }
+    }
 }
 
 async fn server(network: &Network, config: &Config, node: &Node) -> Result<Server> {
@@ -177,6 +231,7 @@ async fn server(network: &Network, config: &Config, node: &Node) -> Result<Serve
         address: node.0.to_string(),
         product: product(&info),
         is_master: info.get("role").map(|role| role == "master"),
+        uptime: number("uptime_in_seconds").map(Duration::from_secs),
         followers: number("connected_slaves"),
         least_followers: setting("min-replicas-to-write").and_then(|text| text.parse().ok()),
         log,

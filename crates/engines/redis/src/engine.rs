@@ -12,7 +12,7 @@ use crate::{
     driver::{Driver, Ear},
     ears::Ears,
     layout::{Scheme, Setting},
-    net::Network,
+    net::{Network, Peers},
     protocol::{Protocol, Terms},
     survey,
 };
@@ -38,9 +38,14 @@ impl Redis {
     /// # Errors
     /// `Invalid` when they contradict each other. Nothing is connected to yet.
     pub fn new(config: &Config) -> Result<Self> {
+        Self::among(config, Arc::default())
+    }
+
+    /// One of several servers that are to be different ones.
+    pub(crate) fn among(config: &Config, peers: Arc<Peers>) -> Result<Self> {
         let ears = Arc::new(Ears::default());
         let ear: Arc<dyn Ear> = ears.clone();
-        let network = Network::new(config, Arc::downgrade(&ear))?;
+        let network = Network::among(config, Arc::downgrade(&ear), peers)?;
         let scheme = Scheme::new(Setting {
             layout: config.layout,
             prefix: config.prefix.as_deref(),

@@ -46,6 +46,8 @@ use crate::{
     driver::{Driver, Ear, Lane, Node, Request, Slot},
 };
 
+pub(crate) use self::link::Peers;
+
 /// How long the farewell to a channel may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -62,11 +64,20 @@ struct Shared {
 impl Network {
     /// Connections that are made when they are needed. Files that the configuration names are looked at.
     pub(crate) fn new(config: &Config, ear: Weak<dyn Ear>) -> Result<Self> {
+        Self::among(config, ear, Arc::default())
+    }
+
+    /// The same to a server that is to be another one than those of its peers.
+    pub(crate) fn among(config: &Config, ear: Weak<dyn Ear>, peers: Arc<Peers>) -> Result<Self> {
         config.check()?;
         let dialer = Dialer::to_data(config);
         dialer.check()?;
-        let hub =
-            Arc::new(Hub { dialer, ear, clock: Clock::boot(), asks_age: config.restart != Restart::Trusted });
+        let hub = Arc::new(Hub {
+            dialer,
+            ear,
+            clock: Clock::boot(),
+            asked: (config.restart != Restart::Trusted).then_some(peers),
+        });
         let route = match &config.topology {
             Topology::Single(address) => {
                 let place = Place::Fixed(address.clone());

@@ -12,10 +12,10 @@
 //!   each is asked with every new connection how long it has run, and one that has not run for longer than the longest ttl
 //!   does not vote. A supervisor that starts it again at once breaks nothing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    Result,
+    Name, Result,
     quorum::{Member, Quorum, Share},
 };
 
@@ -48,7 +48,7 @@ const MEANINGLESS: [(&str, &str); 4] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redlock {
     masters: Vec<Address>,
-    each: Config,
+    pub(crate) each: Config,
     share: Share,
     node_timeout: Duration,
     fences: bool,
@@ -204,18 +204,30 @@ impl Redlock {
     }
 
     fn at(&self, master: &Address) -> Config {
-        // What is left of a request that a quorum no longer waits for ends soon.
-        let timeout = self.node_timeout * 2;
+        // A little sooner than it is given up, so that it is said why.
+        let timeout = self.node_timeout.mul_f64(0.9);
         Config { topology: Topology::Single(master.clone()), timeout, ..self.each.clone() }
     }
 
-    /// An engine for each of the masters by itself, with its address.
+    /// How each of the masters is talked to by itself.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = Config> {
+        self.masters.iter().map(|master| self.at(master))
+    }
+
+    /// How many of them must grant.
+    pub(crate) fn need(&self) -> usize {
+        self.share.of(self.masters.len())
+    }
+
+    /// As [`Redis::delete_token`], at every master.
     ///
     /// # Errors
-    /// As [`Redis::new`].
-    pub fn members(&self) -> Result<Vec<(Address, Redis)>> {
-        self.check()?;
-        self.masters.iter().map(|master| Ok((master.clone(), Redis::new(&self.at(master))?))).collect()
+    /// Of the first master that cannot be reached or refuses.
+    pub async fn delete_token(&self, name: &Name) -> Result<()> {
+        for config in self.configs() {
+            Redis::new(&config)?.delete_token(name).await?;
+        }
+        Ok(())
     }
 
     /// The engine. Nothing is connected to yet.
@@ -223,7 +235,20 @@ impl Redlock {
     /// # Errors
     /// `Invalid` when the settings contradict each other.
     pub fn engine(&self) -> Result<Quorum> {
-        let members = self.members()?.into_iter().map(|(at, redis)| Member::new(at.to_string(), redis));
-        Quorum::builder(members).share(self.share).node_timeout(self.node_timeout).fences(self.fences).build()
+        self.check()?;
+        let peers = Arc::default();
+        let members = self.masters.iter().zip(self.configs());
+        let members = members.map(|(master, config)| {
+            let redis = Redis::among(&config, Arc::clone(&peers))?;
+            Ok(Member::new(master.to_string(), redis))
+        });
+        Quorum::builder(members.collect::<Result<Vec<_>>>()?)
+            .share(self.share)
+            .node_timeout(self.node_timeout)
+            .fences(self.fences)
+            .build()
     }
 }
+
+#[cfg(test)]
+mod tests;

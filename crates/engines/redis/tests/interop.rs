@@ -5,19 +5,21 @@
 #[allow(dead_code, reason = "the tests of failures use the rest of it")]
 mod rig;
 
+#[path = "peers/driven.rs"]
+#[allow(dead_code, reason = "the tests of Redlock use the rest of it")]
+mod driven;
+
 use std::{
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use bramah_core::{Moment, Name, Release, Scope, Session};
 use bramah_lab::{Redis as Server, interop};
+use driven::Peer;
 use rig::*;
 
-const REDIS_PY: &str = "6.4.0";
-const REDLOCK: &str = "5.0.0-beta.2";
 const NAME: &str = "orders/42";
 
 /// Far less than it takes a waiter of ours to look by itself, which is half a second after it last did.
@@ -102,80 +104,9 @@ async fn we_hold_and_redis_cli_is_refused_until_we_release() {
     close_all([session], &[&server]).await;
 }
 
-/// Another client's program, driven by lines.
-struct Peer {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Peer {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, input, output: BufReader::new(output) }
-    }
-
-    fn redis_py(server: &Server) -> Option<Self> {
-        match interop::python(&[&format!("redis=={REDIS_PY}")]) {
-            Ok(python) => {
-                interop::ran(&format!("redis-py {REDIS_PY}"));
-                let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/redis_lock.py");
-                Some(Self::start(Command::new(python).arg(program).arg(server.port().to_string())))
-            }
-            Err(why) => {
-                interop::missing("redis-py", &why);
-                None
-            }
-        }
-    }
-
-    fn redlock(server: &Server) -> Option<Self> {
-        match interop::node(&[&format!("redlock@{REDLOCK}"), "ioredis@5.4.1"]) {
-            Ok(home) => {
-                interop::ran(&format!("node-redlock {REDLOCK}"));
-                // As an argument, for then its modules are looked for where it is run.
-                let program = ["-e", include_str!("peers/redlock.js"), &server.port().to_string()];
-                Some(Self::start(Command::new("node").args(program).current_dir(home)))
-            }
-            Err(why) => {
-                interop::missing("node-redlock", &why);
-                None
-            }
-        }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-    }
-
-    fn answer(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().to_owned()
-    }
-
-    fn ask(&mut self, line: &str) -> String {
-        self.tell(line);
-        self.answer()
-    }
-
-    /// Takes the lock for so long, and waits for it for so long.
-    fn acquire(&mut self, ttl_ms: u64, wait_ms: u64) -> String {
-        self.ask(&format!("acquire {NAME} {ttl_ms} {wait_ms}"))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// It holds, we wait; it extends and releases, and we are woken.
 async fn theirs_then_ours(server: &Server, session: &Session, peer: &mut Peer) {
-    assert_eq!(peer.acquire(1500, 0), "held");
+    assert_eq!(peer.acquire(NAME, 1500, 0), "held");
     assert!(mutex(session, NAME).try_lock().await.unwrap().is_none());
     assert_eq!(peer.ask("extend 20000"), "extended");
     let waiting = begin_waiting(session);
@@ -196,7 +127,7 @@ async fn theirs_then_ours(server: &Server, session: &Session, peer: &mut Peer) {
 /// We hold, it waits; we release, and it gets the lock.
 async fn ours_then_theirs(session: &Session, peer: &mut Peer) {
     let held = Ledger::strict().lock(&mutex(session, NAME)).await;
-    assert_eq!(peer.acquire(20_000, 0), "busy");
+    assert_eq!(peer.acquire(NAME, 20_000, 0), "busy");
     peer.tell(&format!("acquire {NAME} 20000 20000"));
     // Longer than our ttl: what it waits for is renewed.
     nap(ms(3300)).await;
@@ -212,7 +143,7 @@ async fn ours_then_theirs(session: &Session, peer: &mut Peer) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn redis_py_holds_and_we_wait() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redis_py(&server) else { return };
+    let Some(mut peer) = Peer::redis_py(&[&server]) else { return };
     theirs_then_ours(&server, &session, &mut peer).await;
     close_all([session], &[&server]).await;
 }
@@ -220,7 +151,7 @@ async fn redis_py_holds_and_we_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn we_hold_and_redis_py_waits() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redis_py(&server) else { return };
+    let Some(mut peer) = Peer::redis_py(&[&server]) else { return };
     ours_then_theirs(&session, &mut peer).await;
     close_all([session], &[&server]).await;
 }
@@ -228,7 +159,7 @@ async fn we_hold_and_redis_py_waits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn node_redlock_holds_and_we_wait() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redlock(&server) else { return };
+    let Some(mut peer) = Peer::node_redlock(&[&server]) else { return };
     theirs_then_ours(&server, &session, &mut peer).await;
     close_all([session], &[&server]).await;
 }
@@ -236,7 +167,7 @@ async fn node_redlock_holds_and_we_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn we_hold_and_node_redlock_waits() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redlock(&server) else { return };
+    let Some(mut peer) = Peer::node_redlock(&[&server]) else { return };
     ours_then_theirs(&session, &mut peer).await;
     close_all([session], &[&server]).await;
 }
@@ -244,8 +175,8 @@ async fn we_hold_and_node_redlock_waits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_redis_py_that_is_killed_is_followed_by_us_after_its_ttl() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redis_py(&server) else { return };
-    assert_eq!(peer.acquire(1500, 0), "held");
+    let Some(mut peer) = Peer::redis_py(&[&server]) else { return };
+    assert_eq!(peer.acquire(NAME, 1500, 0), "held");
     let held = now();
     drop(peer);
     let (granted, guard) = grant(begin_waiting(&session)).await;
@@ -258,7 +189,7 @@ async fn a_redis_py_that_is_killed_is_followed_by_us_after_its_ttl() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_process_of_ours_that_is_killed_is_followed_by_redis_py_after_its_ttl() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redis_py(&server) else { return };
+    let Some(mut peer) = Peer::redis_py(&[&server]) else { return };
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_that_holds", "--nocapture"])
         .env(URL, Layout::Plain.url(&server.url()))
@@ -267,11 +198,11 @@ async fn a_process_of_ours_that_is_killed_is_followed_by_redis_py_after_its_ttl(
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.contains("holds")), "the process ended");
-    assert_eq!(peer.acquire(5000, 0), "busy");
+    assert_eq!(peer.acquire(NAME, 5000, 0), "busy");
     child.kill().unwrap();
     child.wait().unwrap();
     let killed = now();
-    assert_eq!(peer.acquire(5000, 20_000), "held");
+    assert_eq!(peer.acquire(NAME, 5000, 20_000), "held");
     assert!(now().since(killed) < ms(1500) + ms(1000), "after {:?}", now().since(killed));
     assert_eq!(peer.ask("release"), "released");
     assert!(session.close(PATIENCE).await.left.is_empty());
@@ -292,8 +223,8 @@ async fn a_process_that_holds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hold_of_redis_py_is_shown_and_can_be_broken() {
     let (server, session) = scene().await;
-    let Some(mut peer) = Peer::redis_py(&server) else { return };
-    assert_eq!(peer.acquire(20_000, 0), "held");
+    let Some(mut peer) = Peer::redis_py(&[&server]) else { return };
+    assert_eq!(peer.acquire(NAME, 20_000, 0), "held");
     let name = Name::new(NAME).unwrap();
     let line = session.inspect(&name).await.unwrap().expect("somebody holds it");
     let holders: Vec<_> = line.holders().collect();

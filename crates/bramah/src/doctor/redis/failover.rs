@@ -11,7 +11,23 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         Failover::Nobody => Vec::new(),
         Failover::Sentinels(all) => sentinels(all, facts),
         Failover::Cluster => cluster(&facts.nodes),
+        Failover::Masters { need, .. } => masters(*need, facts),
     }
+}
+
+/// How many masters may be gone.
+fn masters(need: usize, facts: &Facts) -> Vec<Finding> {
+    const CODE: &str = "redlock.masters";
+    let (there, all) = (facts.nodes.len(), facts.nodes.len() + facts.silent.len());
+    let severity = if there < need { Severity::Problem } else { Severity::Ok };
+    let text = format!("{there} of {all} masters answer, and {need} must grant a lock");
+    let mut findings = vec![Finding::new(severity, CODE, text)];
+    if need <= all / 2 + 1 && all % 2 == 0 {
+        let text =
+            format!("of {all} masters no more may be gone than of {}; an odd number is better", all - 1);
+        findings.push(Finding::new(Severity::Note, CODE, text));
+    }
+    findings
 }
 
 fn sentinels(all: &[Sentinel], facts: &Facts) -> Vec<Finding> {

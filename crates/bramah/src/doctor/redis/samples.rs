@@ -14,6 +14,7 @@ pub(super) fn server() -> Server {
         address: "h:6379".into(),
         product: Some("Redis 7.0.15".into()),
         is_master: Some(true),
+        uptime: Some(Duration::from_secs(86_400)),
         followers: Some(0),
         least_followers: Some(0),
         log: Some(true),

@@ -52,19 +52,32 @@ pub(super) struct Line {
     pub(super) role: Option<String>,
 }
 
+/// Who a server is.
+pub(super) struct Server {
+    /// Another one after every start.
+    pub(super) id: String,
+    /// How long it has run, in whole seconds.
+    pub(super) uptime: Duration,
+}
+
 impl Line {
-    /// How long the server says that it has run, in whole seconds.
-    pub(super) async fn uptime(&mut self, address: &Address) -> Result<Duration> {
+    /// What the server says of itself.
+    pub(super) async fn server(&mut self, address: &Address) -> Result<Server> {
         let address = address.to_string();
         let info = self.connection.send_packed_command(redis::cmd("INFO").arg("server")).await;
         let info = match info.map_err(|error| error::from_greeting(&error, &address))? {
             Value::ServerError(error) => return Err(error::from_server(&error, &address)),
             info => info,
         };
-        let seconds = text(&info).and_then(|info| {
-            info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")?.trim().parse().ok())
-        });
-        seconds.map(Duration::from_secs).ok_or_else(|| {
+        let field = |name: &str| {
+            let info = text(&info)?;
+            info.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+        };
+        let seconds = field("uptime_in_seconds").and_then(|seconds| seconds.parse().ok());
+        let server = seconds.zip(field("run_id"));
+        let server =
+            server.map(|(seconds, id)| Server { id: id.to_owned(), uptime: Duration::from_secs(seconds) });
+        server.ok_or_else(|| {
             let text = format!(
                 "redis at {address} does not say how long it has run, so whether it forgot a lock cannot be told; allow \
                  INFO there, or say restart=trust"

@@ -1,6 +1,7 @@
 //! A place for one connection: made when it is needed, by one of those who need it.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -24,8 +25,27 @@ pub(super) struct Hub {
     pub(super) dialer: Dialer,
     pub(super) ear: Weak<dyn Ear>,
     pub(super) clock: Clock,
-    /// Whether every server is asked how long it has run.
-    pub(super) asks_age: bool,
+    /// Whether every server is asked who it is and how long it has run, and who the others are.
+    pub(super) asked: Option<Arc<Peers>>,
+}
+
+/// Servers that are to be different ones, by what they call themselves.
+#[derive(Default)]
+pub(crate) struct Peers(Mutex<HashMap<String, Arc<str>>>);
+
+impl Peers {
+    /// A server that was found at `address`. An error if it was found elsewhere, too.
+    fn meet(&self, id: &str, address: &Arc<str>) -> Result<()> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = known.entry(id.to_owned()).or_insert_with(|| Arc::clone(address));
+        if other == address {
+            return Ok(());
+        }
+        let text = format!(
+            "redis at {address} is the same server as at {other}; one master has one vote: name it once"
+        );
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
 }
 
 /// Where a link leads.
@@ -220,8 +240,10 @@ impl Link {
                 ),
             ));
         }
-        if self.hub.asks_age {
-            wire.set_uptime(line.uptime(&address).await?);
+        if let Some(peers) = &self.hub.asked {
+            let server = line.server(&address).await?;
+            peers.meet(&server.id, wire.address())?;
+            wire.set_uptime(server.uptime);
         }
         wire.keep(line.task);
         if let Place::Service(sentinels) = &self.place {

@@ -95,9 +95,8 @@ impl Wire {
         let left = (born + age).since(self.clock.now());
         (!left.is_zero()).then(|| {
             let text = format!(
-                "redis at {} was started less than {age:?} ago and may have forgotten a lock; it votes in {:.1?} \
-                 (restart=trust if it never forgets)",
-                self.address, left
+                "redis at {} was started less than {age:?} ago and may have forgotten a lock; it votes in {left:.1?}",
+                self.address
             );
             Error::new(ErrorKind::Unavailable, text).until_after(left)
         })

@@ -1,7 +1,8 @@
 //! The other objects of a `RedissonClient` that lock something.
 
-use bramah_core::{ErrorKind, Name, Release, all};
+use bramah_core::{ErrorKind, Name, Release, Session, all};
 use bramah_lab::{Redis as Server, servers::Flavor};
+use bramah_redis::redlock::Redlock;
 
 use crate::stage::*;
 
@@ -201,21 +202,24 @@ async fn get_non_reentrant_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn get_red_lock() {
-    let stage = Stage::enter().await;
-    let other = Server::start(Flavor::Redis7).unwrap();
-    let here = stage.session().await;
-    let there = open(&format!("{}/?layout=redisson", other.url()), ms(3000)).await;
-    let both = all([mutex(&here, "orders"), mutex(&there, "orders")]);
-    both.lock().await.unwrap().release().await;
-    other.kill();
-    // All of them, and not the most of them.
-    let failed = both.try_lock().await.unwrap_err();
+    let masters: Vec<Server> = (0..3).map(|_| Server::start(Flavor::Redis7).unwrap()).collect();
+    let hosts: Vec<String> = masters.iter().map(Server::address).collect();
+    let redlock = |options: &str| {
+        let url = format!("redlock://{}?layout=redisson&restart=trust{options}", hosts.join(","));
+        async move {
+            let engine = Redlock::from_url(&url).unwrap().engine().unwrap();
+            Session::builder(engine).ttl(ms(3000)).open().await.unwrap()
+        }
+    };
+    let (most, every) = (redlock("").await, redlock("&quorum=all").await);
+    mutex(&every, "orders").lock().await.unwrap().release().await;
+    masters[2].kill();
+    let guard = mutex(&most, "orders").lock().await.unwrap();
+    for master in &masters[..2] {
+        assert_eq!(master.cli(&["HLEN", "orders"]).unwrap(), "1", "{}", master.address());
+    }
+    guard.release().await;
+    let failed = mutex(&every, "orders").try_lock().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable, "{failed}");
-    eventually(
-        "nothing to be left",
-        || {
-            if stage.exists("orders") { Err("it is held".into()) } else { Ok(()) }
-        },
-    )
-    .await;
+    assert!(failed.to_string().contains(&masters[2].address()), "{failed}");
 }

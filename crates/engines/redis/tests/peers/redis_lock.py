@@ -38,6 +38,7 @@ def owned():
 
 COMMANDS = {"acquire": acquire, "extend": extend, "release": release, "owned": owned}
 
+print("ready", flush=True)
 for line in sys.stdin:
     word, *rest = line.split()
     try:

@@ -15,7 +15,7 @@ use std::{
 use bramah_lab::{Signal, interop};
 use tokio::sync::oneshot;
 
-use crate::{PATIENCE, world::now};
+use crate::{PATIENCE, now};
 
 /// The newest release.
 pub(crate) const CURRENT: &str = "4.7.0";

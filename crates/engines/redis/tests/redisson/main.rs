@@ -2,6 +2,7 @@
 //! one on a cluster.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod asked;
 mod exclusive;
 mod gone;
 mod java;
@@ -13,6 +14,8 @@ mod readers;
 mod world;
 
 use std::time::Duration;
+
+use world::now;
 
 /// How long anything may take that is not what a test is about. A busy machine may be very slow.
 const PATIENCE: Duration = Duration::from_secs(30);

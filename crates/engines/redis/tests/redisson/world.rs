@@ -1,12 +1,9 @@
 //! Where Redisson and we meet: servers, and a Redisson on them that all tests share.
 
 use std::{
-    collections::HashMap,
     future::Future,
-    io::{BufRead, BufReader, Write},
-    net::TcpStream,
     sync::{
-        Arc, LazyLock, Mutex,
+        LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -19,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     PATIENCE,
+    asked::Asked,
     java::{CURRENT, Java, OLDER},
 };
 
@@ -33,26 +31,6 @@ pub(crate) struct World {
     store: Store,
     pub(crate) java: Java,
     asked: Asked,
-}
-
-/// By name, how often somebody of ours has asked for a lock and would wait for it.
-type Asked = Arc<Mutex<HashMap<String, usize>>>;
-
-/// Writes down what a server does, as it tells it.
-fn listen(node: &Server, asked: Asked) {
-    let mut stream = TcpStream::connect(node.address()).unwrap();
-    stream.write_all(b"MONITOR\r\n").unwrap();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let words: Vec<_> = line.split("\" \"").collect();
-            // A script, its hash, the number of its keys, the lock; and somewhere what to do if it cannot be had.
-            let [first, _, _, name, ..] = words.as_slice() else { continue };
-            if first.ends_with("\"EVALSHA") && words.iter().any(|word| ["w", "wo", "l", "lo"].contains(word))
-            {
-                *asked.lock().unwrap().entry((*name).to_owned()).or_default() += 1;
-            }
-        }
-    });
 }
 
 type Started = LazyLock<Option<World>>;
@@ -89,7 +67,7 @@ impl World {
         let java = Java::start(version, &[&store.addresses()])?;
         let asked = Asked::default();
         for node in store.nodes() {
-            listen(node, asked.clone());
+            asked.listen(node);
         }
         Some(Self { version, store, java, asked })
     }
@@ -141,22 +119,17 @@ impl World {
         open(&self.url(options), ttl).await
     }
 
-    /// How often somebody of ours has asked for the lock and would wait for it.
-    fn asked(&self, name: &str) -> usize {
-        self.asked.lock().unwrap().get(name).copied().unwrap_or(0)
-    }
-
     /// Begins to wait, and returns when the server has refused it: from then on it sleeps until it is told.
     pub(crate) async fn wait_for(&self, lock: &Lock) -> Waiting {
         let name = lock.name().to_string();
-        let before = self.asked(&name);
+        let before = self.asked.count(&name);
         let lock = lock.clone();
         let waiting = tokio::spawn(async move {
             let guard = lock.lock().await.unwrap_or_else(|why| panic!("{why}"));
             (now(), guard)
         });
         eventually(&format!("a waiter of ours for {name}"), || {
-            if self.asked(&name) > before { Ok(()) } else { Err("none".into()) }
+            if self.asked.count(&name) > before { Ok(()) } else { Err("none".into()) }
         })
         .await;
         Waiting(waiting)

@@ -5,6 +5,8 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -26,8 +28,9 @@ import org.redisson.api.RedissonClient;
  * <code>ticket ok value</code> or <code>ticket error Class: message</code>, whenever it is done.
  *
  * <p>A thread is one that runs only the calls which name it, so holds and re-entry are those of a thread in Java. Times are
- * in milliseconds. <code>ticket thread parked</code> asks whether it waits for a message. The first argument is the watchdog's timeout, each other one a client. The locks of a
- * <code>multi</code> or <code>red</code> are <code>name,name</code>, where <code>name#1</code> is one of the second client.
+ * in milliseconds. <code>ticket thread parked</code> asks whether it waits for a message. The first argument is the
+ * watchdog's timeout, each other one a client. The locks of a <code>multi</code> or <code>red</code> are
+ * <code>name,name</code>, where <code>name#1</code> is one of the second client.
  */
 public final class Peer {
     private final List<RedissonClient> clients;
@@ -93,7 +96,7 @@ public final class Peer {
                 return latch(clients.get(0).getCountDownLatch(name), call, numbers(args));
             default:
                 RLock lock = locks.computeIfAbsent(object + " " + name, key -> find(object, name));
-                return lock(lock, call, numbers(args));
+                return call.equals("count") ? count(lock, args) : lock(lock, call, numbers(args));
         }
     }
 
@@ -171,6 +174,19 @@ public final class Peer {
             default:
                 throw new IllegalArgumentException("no call " + call);
         }
+    }
+
+    /** So many times: takes the lock, and adds one to the number in a file, slowly. */
+    private static Object count(RLock lock, String[] args) throws Exception {
+        Path file = Path.of(args[0]);
+        for (int left = Integer.parseInt(args[1]); left > 0; left--) {
+            lock.lock();
+            int number = Integer.parseInt(Files.readString(file));
+            Thread.sleep(Long.parseLong(args[2]));
+            Files.writeString(file, Integer.toString(number + 1));
+            lock.unlock();
+        }
+        return "counted";
     }
 
     private static Object semaphore(RSemaphore semaphore, String call, long[] args) throws Exception {
