@@ -17,6 +17,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "cli", package: "bramah-bench", beside: Some("bramah-cli"), args: &["cli"] },
     Bench { name: "redis", package: "bramah-bench", beside: None, args: &["redis"] },
     Bench { name: "redisson", package: "bramah-bench", beside: None, args: &["redisson"] },
+    Bench { name: "redlock", package: "bramah-bench", beside: None, args: &["redlock"] },
 ];
 
 pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {

@@ -1,4 +1,4 @@
-//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`. Absolute figures belong to the machine; the ratios are what carries over.
+//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`, `bench redlock`. Absolute figures belong to the machine; the ratios are what carries over.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures elapsed time and no deadline")]
 
@@ -23,12 +23,16 @@ fn main() -> ExitCode {
         (Some("cli"), None) => run(cli::run),
         (Some("redis"), None) => redis::run(),
         (Some("redisson"), None) => redis::run_redisson(),
+        (Some("redlock"), None) => redis::run_redlock(),
         (Some("stamp"), Some(file)) => match cli::stamp(&file) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
         (other, _) => {
-            eprintln!("unknown benchmark {:?}; there are: core, cli, redis, redisson", other.unwrap_or(""));
+            eprintln!(
+                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock",
+                other.unwrap_or("")
+            );
             ExitCode::from(64)
         }
     }

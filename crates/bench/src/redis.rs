@@ -9,6 +9,7 @@ mod held;
 mod java;
 mod pairs;
 mod redisson;
+mod redlock;
 mod scores;
 mod server;
 mod server_cost;
@@ -34,6 +35,11 @@ pub(crate) fn run() -> ExitCode {
 /// Redisson itself, in Java, against ours.
 pub(crate) fn run_redisson() -> ExitCode {
     report(|scores| java::run(scores, rounds()?))
+}
+
+/// Locks on several masters, against rslock.
+pub(crate) fn run_redlock() -> ExitCode {
+    report(|scores| redlock::run(scores, rounds()?))
 }
 
 fn report(measure: impl FnOnce(&mut Scores) -> Result<()>) -> ExitCode {

@@ -152,8 +152,17 @@ impl Least {
     }
 
     pub(super) async fn pair(&mut self, key: &str, number: u64) -> Result<()> {
+        self.lock(key, number).await?;
+        self.unlock(key, number).await
+    }
+
+    pub(super) async fn lock(&mut self, key: &str, number: u64) -> Result<()> {
         let owner = format!("{number:032x}");
-        call(&mut self.connection, &self.lock, &[key], &[&owner, &TTL_MS.to_string()]).await?;
+        call(&mut self.connection, &self.lock, &[key], &[&owner, &TTL_MS.to_string()]).await.map(drop)
+    }
+
+    pub(super) async fn unlock(&mut self, key: &str, number: u64) -> Result<()> {
+        let owner = format!("{number:032x}");
         call(&mut self.connection, &self.unlock, &[key], &[&owner]).await.map(drop)
     }
 }

@@ -6,6 +6,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdout, Command, Stdio},
+    slice,
     time::Duration,
 };
 
@@ -36,9 +37,9 @@ pub(super) struct Seen {
     pub(super) changes: f64,
     acquisitions: f64,
     commands: f64,
-    /// Microseconds that the server was in scripts for each change.
+    /// Microseconds that servers were in scripts for each change.
     script_us: f64,
-    /// Microseconds of the server's CPU for each change.
+    /// Microseconds of all servers' CPU for each change.
     pub(super) cpu_us: f64,
     jain: f64,
     gap_us: (f64, f64),
@@ -74,8 +75,8 @@ pub(super) fn in_one_process(scores: &mut Scores, server: &Server, rounds: usize
 
 /// One contender over the rounds.
 #[derive(Default)]
-struct Record {
-    changes: Rounds,
+pub(super) struct Record {
+    pub(super) changes: Rounds,
     acquisitions: Rounds,
     commands: Rounds,
     script_us: Rounds,
@@ -86,7 +87,7 @@ struct Record {
 }
 
 impl Record {
-    fn add(&mut self, seen: &Seen) {
+    pub(super) fn add(&mut self, seen: &Seen) {
         self.changes.push(seen.changes);
         self.acquisitions.push(seen.acquisitions);
         self.commands.push(seen.commands);
@@ -97,12 +98,12 @@ impl Record {
         self.longest.push(seen.longest);
     }
 
-    fn print(&self, scores: &Scores, who: &str) {
+    pub(super) fn print(&self, scores: &Scores, who: &str) {
         for (what, rounds, unit) in [
             ("holder changes a second", &self.changes, ""),
             ("acquisitions a second", &self.acquisitions, ""),
             ("commands for each holder change", &self.commands, ""),
-            ("the server's time in scripts for each", &self.script_us, "us"),
+            ("servers' time in scripts for each", &self.script_us, "us"),
             ("Jain index over tasks", &self.jain, ""),
             ("from release to the next hold, p50", &self.p50_us, "us"),
             ("from release to the next hold, p99", &self.p99_us, "us"),
@@ -123,7 +124,8 @@ fn compare(scores: &mut Scores, server: &Server, rounds: usize, shape: Shape) ->
     for round in 0..rounds {
         floor.push(runtime.block_on(bare::round_trip(&server.url()))?);
         for (who, record) in [(Who::Redisson, &mut baseline), (Who::Bramah, &mut ours)] {
-            let seen = watch(server, who, &server.url(), &format!("hot/{tasks}/{round}"), shape)?;
+            let seen =
+                watch(slice::from_ref(server), who, &server.url(), &format!("hot/{tasks}/{round}"), shape)?;
             scores.check(seen.checked, seen.overlaps, seen.regressions);
             record.add(&seen);
         }
@@ -134,21 +136,23 @@ fn compare(scores: &mut Scores, server: &Server, rounds: usize, shape: Shape) ->
     Ok((ours, baseline))
 }
 
-/// One run of one contender on a server without any keys.
-pub(super) fn watch(server: &Server, who: Who, url: &str, name: &str, shape: Shape) -> Result<Seen> {
-    server.flush()?;
+/// One run of one contender on servers without any keys.
+pub(super) fn watch(servers: &[Server], who: Who, url: &str, name: &str, shape: Shape) -> Result<Seen> {
+    for server in servers {
+        server.flush()?;
+    }
     let mut members = (0..shape.processes)
         .map(|_| Member::start(&format!("{} {url} {name} {}", who.name(), shape.tasks)))
         .collect::<Result<Vec<_>>>()?;
     for member in &mut members {
         member.ready()?;
     }
-    observe(server, who, shape, &mut members, Member::go, Member::report)
+    observe(servers, who, shape, &mut members, Member::go, Member::report)
 }
 
 /// Calls the processes to arms and judges what they report.
 pub(super) fn observe<M>(
-    server: &Server,
+    servers: &[Server],
     who: Who,
     shape: Shape,
     members: &mut [M],
@@ -165,8 +169,14 @@ pub(super) fn observe<M>(
     // The window is from one count of commands to the other, whenever the machine let us have them.
     let count_at = |at: Moment| -> Result<(u64, u64, f64, u64)> {
         std::thread::sleep(at.since(clock.now()));
-        let (sent, script_us) = server.sent()?;
-        Ok((sent, script_us, server.cpu()?, clock.now().ns()))
+        let (mut sent, mut script_us, mut cpu) = (0, 0, 0.0);
+        for server in servers {
+            let (calls, us) = server.sent(who.sends())?;
+            sent += calls;
+            script_us += us;
+            cpu += server.cpu()?;
+        }
+        Ok((sent, script_us, cpu, clock.now().ns()))
     };
     let (before, script_us, cpu, opened) = count_at(from)?;
     let (after, script_us_after, cpu_after, closed) = count_at(to)?;

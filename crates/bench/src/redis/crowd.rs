@@ -14,8 +14,9 @@ use std::{
 
 use bramah::{Clock, Moment, Session};
 use bramah_redis::Redis;
+use rslock::LockManager;
 
-use super::{Result, redisson::Waiting, runtime, text};
+use super::{Result, redisson::Waiting, redlock, runtime, text};
 
 /// Where the orders are: `WHO URL NAME TASKS`.
 pub(crate) const ENVIRONMENT: &str = "BRAMAH_BENCH_CROWD";
@@ -25,13 +26,23 @@ pub(crate) const ENVIRONMENT: &str = "BRAMAH_BENCH_CROWD";
 pub(super) enum Who {
     Bramah,
     Redisson,
+    Rslock,
 }
 
 impl Who {
+    /// The commands that it sends besides scripts.
+    pub(super) fn sends(self) -> &'static [&'static str] {
+        match self {
+            Self::Bramah | Self::Redisson => &[],
+            Self::Rslock => &["set"],
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bramah => "bramah",
             Self::Redisson => "redisson",
+            Self::Rslock => "rslock",
         }
     }
 }
@@ -109,6 +120,7 @@ impl Crowd {
 enum Contender {
     Bramah(Session, String),
     Redisson(Arc<Waiting>),
+    Rslock(LockManager, String),
 }
 
 impl Contender {
@@ -116,8 +128,15 @@ impl Contender {
         if who == Who::Redisson.name() {
             return Ok(Self::Redisson(Waiting::connect(url, name).await?));
         }
-        let engine = Redis::from_url(url).map_err(text)?;
-        Ok(Self::Bramah(Session::open(engine).await.map_err(text)?, name.to_owned()))
+        if who == Who::Rslock.name() {
+            return Ok(Self::Rslock(redlock::peer(url), name.to_owned()));
+        }
+        let session = if url.starts_with("redlock:") {
+            redlock::session(url).await?
+        } else {
+            Session::open(Redis::from_url(url).map_err(text)?).await.map_err(text)?
+        };
+        Ok(Self::Bramah(session, name.to_owned()))
     }
 
     fn spawn(&self, crowd: &Arc<Crowd>, task: usize) -> Result<()> {
@@ -134,6 +153,13 @@ impl Contender {
                 let (lock, owner) = (lock.clone(), lock.owner());
                 tokio::spawn(async move {
                     let outcome = wait_as_redisson(&crowd, task, &lock, &owner).await;
+                    crowd.end(outcome);
+                });
+            }
+            Self::Rslock(manager, name) => {
+                let (manager, name) = (manager.clone(), name.clone());
+                tokio::spawn(async move {
+                    let outcome = wait_as_rslock(&crowd, task, &manager, &name).await;
                     crowd.end(outcome);
                 });
             }
@@ -166,6 +192,17 @@ async fn wait_as_redisson(crowd: &Crowd, task: usize, lock: &Waiting, owner: &st
         lock.lock(owner).await?;
         crowd.enter(task, 0, asked);
         lock.unlock(owner).await?;
+    }
+    Ok(())
+}
+
+/// It asks again until it has the lock, whatever happens.
+async fn wait_as_rslock(crowd: &Crowd, task: usize, manager: &LockManager, name: &str) -> Result<()> {
+    Clock::boot().sleep_until(crowd.start).await;
+    while let Some(asked) = crowd.asks() {
+        let guard = manager.acquire(name, redlock::TTL).await.map_err(text)?;
+        crowd.enter(task, 0, asked);
+        guard.release().await;
     }
     Ok(())
 }

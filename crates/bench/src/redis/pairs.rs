@@ -145,21 +145,21 @@ impl Pairs for Called {
 }
 
 /// The peer, as it comes.
-struct Peer {
+pub(super) struct Peer {
     manager: LockManager,
     key: String,
+    ttl: Duration,
 }
 
 impl Peer {
-    fn workers(manager: &LockManager, tasks: usize) -> Vec<Self> {
-        (0..tasks).map(|n| Self { manager: manager.clone(), key: format!("rslock/{n}") }).collect()
+    pub(super) fn workers(manager: &LockManager, tasks: usize, ttl: Duration) -> Vec<Self> {
+        (0..tasks).map(|n| Self { manager: manager.clone(), key: format!("rslock/{n}"), ttl }).collect()
     }
 }
 
 impl Pairs for Peer {
     async fn pair(&mut self) -> Result<()> {
-        let ttl = Duration::from_millis(bare::TTL_MS);
-        let lock = self.manager.lock(self.key.as_str(), ttl).await.map_err(text)?;
+        let lock = self.manager.lock(self.key.as_str(), self.ttl).await.map_err(text)?;
         lock.release().await;
         Ok(())
     }
@@ -190,6 +190,7 @@ pub(super) fn run(scores: &mut Scores, server: &Server, rounds: usize) -> Result
         let session = Session::open(Redis::from_url(&server.url()).map_err(text)?).await.map_err(text)?;
         let bare = Ours::connect(&server.url()).await?;
         let manager = LockManager::new(vec![server.url()]);
+        let ttl = Duration::from_millis(bare::TTL_MS);
         for tasks in [64, 1024] {
             scores.heading(&format!(
                 "lock + release of names that nobody else wants, {tasks} tasks, {rounds} interleaved rounds"
@@ -201,7 +202,7 @@ pub(super) fn run(scores: &mut Scores, server: &Server, rounds: usize) -> Result
                 let driven = drive(Locked::workers(&session, tasks)?, SPAN).await?;
                 Locked::check(&driven.workers, scores);
                 ours.add(&driven);
-                peer.add(&drive(Peer::workers(&manager, tasks), SPAN).await?);
+                peer.add(&drive(Peer::workers(&manager, tasks, ttl), SPAN).await?);
             }
             floor.print(scores, "the same scripts, bare client");
             ours.print(scores, "bramah");

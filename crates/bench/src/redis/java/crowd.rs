@@ -1,6 +1,6 @@
 //! One lock that the callers of several processes want, with nothing to do for who has it.
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use bramah::Moment;
 
@@ -37,7 +37,7 @@ pub(super) fn run(scores: &mut Scores, server: &Server, rounds: usize) -> Result
         }
         for layout in LAYOUTS {
             let url = format!("{}?layout={layout}", server.url());
-            seen.push(watch(server, Who::Bramah, &url, &format!("hot/{round}"), SHAPE)?);
+            seen.push(watch(slice::from_ref(server), Who::Bramah, &url, &format!("hot/{round}"), SHAPE)?);
         }
         for (contender, seen) in seen.into_iter().enumerate() {
             scores.check(seen.checked, seen.overlaps, seen.regressions);
@@ -55,7 +55,7 @@ fn contend(server: &Server, machines: &mut [Machine], kind: Kind, shape: Shape, 
     let go = |machine: &mut Machine, start: Moment, end: Moment| {
         machine.tell(&format!("crowd {} {name} {} {} {}", kind.word(), shape.tasks, start.ns(), end.ns()))
     };
-    observe(server, Who::Redisson, shape, machines, go, report)
+    observe(slice::from_ref(server), Who::Redisson, shape, machines, go, report)
 }
 
 /// Its holds, with its threads counted from `first`. How many overlaps it saw itself.
