@@ -175,7 +175,8 @@ pub struct Claim {
     pub wait: Wait,
     /// Set from the first answer on: a question. It never enters; an absent claim answers `Gone`.
     pub again: bool,
-    /// On a repeat of a held claim: raise the store's mark to at least this fence and answer with it.
+    /// On a repeat of a held claim: raise the store's mark to at least this fence and answer with it. On entering: a fence to
+    /// mint, if it is the largest and not far ahead of the store's clock; a store need not look at it then.
     pub floor: Option<Fence>,
     /// How long the store keeps the claim without hearing of it, as `open` granted it.
     pub ttl: Duration,

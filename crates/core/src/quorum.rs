@@ -21,7 +21,7 @@
 //!   releases anything.
 //! - **Fences.** Every member mints one with its vote. The largest is written back to the members that voted, while their
 //!   votes stand, and a majority has to have it before the grant counts: any later majority has one of them in it, and
-//!   votes there after it. With [`fences(false)`](Builder::fences) that round trip is saved, and there is no fence.
+//!   votes there after it. So that this is seldom needed, all are asked to mint the same one, if it is larger than theirs. With [`fences(false)`](Builder::fences) that round trip is saved, and there is no fence.
 //!
 //! # What a member must be
 //! One that forgets its claims and is asked again at once breaks exclusion: the vote that it forgot can be given twice. A
@@ -40,7 +40,10 @@ use std::{
     fmt,
     os::fd::OwnedFd,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -112,6 +115,8 @@ struct Inner {
     sessions: Mutex<HashMap<SessionId, Arc<Joined>>>,
     flights: Flights,
     silent: Silence,
+    /// The last fence that was asked for, or given out.
+    hints: AtomicU64,
     clock: Clock,
 }
 

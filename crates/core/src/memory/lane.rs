@@ -7,6 +7,9 @@ use crate::{
     PlaceView, Result, SessionId, Standing, Wait, Wake, Woken, fence::Mint, line::Line,
 };
 
+/// How far a fence that is asked for may be ahead of the time.
+const AHEAD_US: u64 = 1_000_000;
+
 /// What a lane needs of the store to judge and to grant.
 pub(super) struct Terms<'a> {
     pub(super) now: Moment,
@@ -229,7 +232,9 @@ impl Place {
 
     /// It becomes a holder: mints its fence and starts its time.
     fn granted(&mut self, terms: &Terms<'_>, confirmed: bool) -> Option<Fence> {
-        let fence = self.claim.is_exclusive().then(|| terms.mint.next(terms.wall_us));
+        let hint = self.claim.floor.filter(|hint| hint.get() < terms.wall_us.saturating_add(AHEAD_US));
+        let wall_us = hint.map_or(terms.wall_us, |hint| hint.get().max(terms.wall_us));
+        let fence = self.claim.is_exclusive().then(|| terms.mint.next(wall_us));
         let span = if confirmed { self.claim.lease.unwrap_or(self.claim.ttl) } else { self.claim.kept() };
         self.expires = terms.now + span;
         self.grant = Some(Grant { at: terms.now, fence, confirmed });

@@ -1,7 +1,7 @@
 //! What a quorum is made of.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -103,6 +103,7 @@ impl Builder {
             sessions,
             flights,
             silent,
+            hints: AtomicU64::new(0),
             clock,
         })))
     }

@@ -1,6 +1,9 @@
 //! How members vote, and how votes are taken back.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use super::{
     Inner, is_held, is_taken,
@@ -19,6 +22,9 @@ struct Ballot {
     /// The shortest lease that is left.
     left: Option<Duration>,
 }
+
+/// How far ahead of our time a fence is asked for.
+const HINT_US: u64 = 10_000;
 
 /// How often those who have a part of the votes are given time to give way.
 const GIVING_WAY: usize = 3;
@@ -51,11 +57,12 @@ impl Inner {
     pub(super) async fn enter(self: Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
         let (need, patience, began) = (self.need(), self.patience(claim.ttl), self.clock.now());
         let mut answers = Answers::none(self.members.len());
+        let claim = &Arc::new(Claim { floor: self.hint(&claim), ..(*claim).clone() });
         // Most locks are free: what has to be set up to wait is set up by who has to wait.
-        self.poll(&claim, Wait::No, &mut answers, patience).await;
+        self.poll(claim, Wait::No, &mut answers, patience).await;
         if claim.wait != Wait::No && answers.refusal().is_none() && self.is_contested(&answers) {
             answers.forget(|standing| !is_held(standing));
-            self.poll(&claim, Wait::Watch, &mut answers, patience).await;
+            self.poll(claim, Wait::Watch, &mut answers, patience).await;
             for _ in 0..GIVING_WAY {
                 if !self.is_contested(&answers) || !self.is_first(&answers) {
                     break;
@@ -63,7 +70,7 @@ impl Inner {
                 let now = self.clock.now();
                 round::rest(self.clock.clone(), now + moment(now.since(began)).min(patience)).await;
                 answers.forget(|standing| !is_held(standing));
-                self.poll(&claim, Wait::Watch, &mut answers, patience).await;
+                self.poll(claim, Wait::Watch, &mut answers, patience).await;
             }
         }
         self.note_dropped(claim.id.session, &answers);
@@ -71,12 +78,12 @@ impl Inner {
         if votes >= need {
             let ballot = self.count(&answers);
             drop(answers);
-            return self.confirm(&claim, ballot, patience).await;
+            return self.confirm(claim, ballot, patience).await;
         }
         let ballot = self.count(&answers);
         if let Some(error) = answers.refusal() {
             drop(answers);
-            self.take_back(&claim, ballot, patience).await;
+            self.take_back(claim, ballot, patience).await;
             return Err(error);
         }
         if !self.is_contested(&answers) {
@@ -84,11 +91,11 @@ impl Inner {
             let error = self.too_few("vote", &answers);
             drop(answers);
             if error.retry_after().is_some() {
-                self.take_back(&claim, ballot, patience).await;
+                self.take_back(claim, ballot, patience).await;
             }
             return Err(error);
         }
-        self.take_back(&claim, ballot, patience).await;
+        self.take_back(claim, ballot, patience).await;
         if claim.wait == Wait::No {
             return Ok(Standing::Refused);
         }
@@ -102,6 +109,18 @@ impl Inner {
         let now = self.clock.now();
         let or = (votes > 0).then(|| (self.clock.clone(), now + apart(now.since(began), patience)));
         Ok(Standing::Queued { ahead: None, wake: round::so_many_of(wakes, need - votes, or), sleep })
+    }
+
+    /// The fence that every member is asked to mint, if it is the largest it knows of: then no one has to be told of another's,
+    /// and the second round trip is saved. A little ahead of the time, so that the members' clocks are behind.
+    fn hint(&self, claim: &Claim) -> Option<Fence> {
+        if !self.fenced || !claim.is_exclusive() {
+            return None;
+        }
+        let least = self.clock.wall_us().saturating_add(HINT_US);
+        let next = |last: u64| Some(last.saturating_add(1).max(least));
+        let last = self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        last.ok().and_then(next).map(Fence::new)
     }
 
     /// Asks the members for their votes who have not given them yet.
@@ -149,6 +168,8 @@ impl Inner {
         let Some(fence) = largest.filter(|_| self.fenced && claim.is_exclusive()) else {
             return Ok(Standing::Held { fence: None, left });
         };
+        self.hints.fetch_max(fence.get(), Ordering::Relaxed);
+        // All of them have minted what they were asked for: nobody has to be told.
         if fences.iter().filter(|known| **known == fence).count() >= self.need() {
             return Ok(Standing::Held { fence: Some(fence), left });
         }

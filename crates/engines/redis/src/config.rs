@@ -32,6 +32,8 @@ pub struct Config {
     pub(crate) client_name: Option<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
+    /// How long to wait for an answer that concerns a claim, if that is less.
+    pub(crate) claim_timeout: Duration,
     pub(crate) connections: usize,
     pub(crate) layout: Layout,
     pub(crate) prefix: Option<String>,
@@ -220,6 +222,7 @@ impl Config {
             client_name: Some("bramah".to_owned()),
             connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),
+            claim_timeout: Duration::MAX,
             connections: 1,
             layout: Layout::Native,
             prefix: None,

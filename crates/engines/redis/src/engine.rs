@@ -57,6 +57,7 @@ impl Redis {
         let terms = Terms {
             layout: config.layout,
             timeout: config.timeout,
+            claim_timeout: config.claim_timeout,
             replicas: config.replicas,
             eviction: config.eviction,
             restart: config.restart,

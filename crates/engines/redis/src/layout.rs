@@ -281,6 +281,9 @@ impl Scheme {
         };
         let mut cmd = self.call(&self.enter, place);
         cmd.arg(text).arg(text::millis(claim.lease.unwrap_or(claim.ttl))).arg(flags);
+        if let (Layout::Plain, Some(hint)) = (self.layout, claim.floor) {
+            cmd.arg(hint.get());
+        }
         self.request(place, cmd, &self.enter, patience, wait == Wait::Watch)
     }
 

@@ -39,6 +39,7 @@ const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
 pub(crate) struct Terms {
     pub(crate) layout: Layout,
     pub(crate) timeout: Duration,
+    pub(crate) claim_timeout: Duration,
     pub(crate) replicas: Replicas,
     pub(crate) eviction: Eviction,
     pub(crate) restart: Restart,
@@ -155,6 +156,11 @@ impl<D: Driver> Protocol<D> {
 
     /// How long the answer to a call for a claim of this ttl is waited for.
     pub(crate) fn patience(&self, ttl: Duration) -> Duration {
+        self.setup(ttl).min(self.terms.claim_timeout).max(Duration::from_millis(10))
+    }
+
+    /// The same for what comes before any claim, and after the last.
+    fn setup(&self, ttl: Duration) -> Duration {
         self.terms.timeout.min(ttl / 3).max(Duration::from_millis(10))
     }
 
@@ -201,7 +207,7 @@ impl<D: Driver> Protocol<D> {
         let place = self.scheme.session(opening.session);
         let mut cmd = redis::cmd("SET");
         cmd.arg(&place.key).arg(opening.about.encode()).arg("PX").arg(text::millis(record_span(opening.ttl)));
-        self.driver.send(self.scheme.plainly(&place, cmd, self.patience(opening.ttl))).await.map(drop)
+        self.driver.send(self.scheme.plainly(&place, cmd, self.setup(opening.ttl))).await.map(drop)
     }
 
     /// Whether the record of a session is due to be written again.
