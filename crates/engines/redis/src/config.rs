@@ -42,6 +42,7 @@ pub struct Config {
     pub(crate) replicas: Replicas,
     pub(crate) eviction: Eviction,
     pub(crate) restart: Restart,
+    pub(crate) fences: bool,
 }
 
 /// How the servers stand to each other.
@@ -231,6 +232,7 @@ impl Config {
             replicas: Replicas::None,
             eviction: Eviction::Refused,
             restart: Restart::Trusted,
+            fences: true,
         }
     }
 

@@ -61,6 +61,7 @@ impl Redis {
             replicas: config.replicas,
             eviction: config.eviction,
             restart: config.restart,
+            fences: config.fences,
         };
         Ok(Self(Arc::new(Protocol::new(network, scheme, terms, ears))))
     }

@@ -380,6 +380,15 @@ impl Scheme {
         }
     }
 
+    /// The plain layout at its plainest, where nobody wants a fence. Nothing if it is taken.
+    pub(crate) fn set(&self, item: Item<'_>, patience: Duration) -> Request {
+        let Item { place, claim, text, .. } = item;
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(&place.key).arg(text).arg("NX").arg("PX");
+        cmd.arg(text::millis(claim.lease.unwrap_or(claim.ttl)));
+        self.plainly(place, cmd, patience)
+    }
+
     /// A command for one key beside the locks.
     pub(crate) fn plainly(&self, place: &Place, cmd: Cmd, patience: Duration) -> Request {
         Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: None, track: false, age: None }

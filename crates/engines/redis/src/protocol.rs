@@ -2,6 +2,7 @@
 
 mod answer;
 mod stamp;
+mod terms;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,17 +14,18 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Clock, Error, ErrorKind, Exit, Keep, Moment, Opening, Profile, Renewal, Result, SessionId,
-    Standing, Wait, Wake,
+    Claim, Clock, Exit, Keep, Moment, Opening, Profile, Renewal, Result, SessionId, Standing, Wait, Wake,
 };
 use redis::Value;
 
+pub(crate) use self::terms::Terms;
 use self::{
     answer::{Answer, Next},
     stamp::Stamp,
+    terms::too_long,
 };
 use crate::{
-    config::{Eviction, Layout, Replicas, Restart},
+    config::{Layout, Replicas, Restart},
     driver::{Driver, Request, Slot},
     ears::{Ears, Grant, Watch},
     hints::Hints,
@@ -33,37 +35,6 @@ use crate::{
 
 /// The longest time that a watch of a key is trusted, and for how many watchers.
 const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
-
-/// What an engine of this protocol was told.
-#[derive(Debug, Clone)]
-pub(crate) struct Terms {
-    pub(crate) layout: Layout,
-    pub(crate) timeout: Duration,
-    pub(crate) claim_timeout: Duration,
-    pub(crate) replicas: Replicas,
-    pub(crate) eviction: Eviction,
-    pub(crate) restart: Restart,
-}
-
-impl Terms {
-    /// How long a server must have run to grant this claim.
-    fn age(&self, claim: &Claim) -> Result<Option<Duration>> {
-        let Restart::Waits(longest) = self.restart else { return Ok(None) };
-        let age = longest.unwrap_or(claim.ttl);
-        match claim.lease.unwrap_or(claim.ttl) {
-            lease if lease <= age => Ok(Some(age)),
-            lease => Err(too_long(&format!("{}: a lease", claim.name), lease, age)),
-        }
-    }
-}
-
-fn too_long(what: &str, span: Duration, longest: Duration) -> Error {
-    let text = format!(
-        "{what} of {span:?} is longer than {longest:?}, for which a server that was restarted does not vote; \
-         make it shorter, or set max_ttl to the longest of the fleet"
-    );
-    Error::new(ErrorKind::Invalid, text)
-}
 
 /// The protocol over a driver.
 #[derive(Debug)]
@@ -390,6 +361,13 @@ impl<D: Driver> Protocol<D> {
                 }
                 Box::pin(self.driver.listen(place.slot, channel, patience)).await?;
             }
+        }
+        if wait == Wait::No && self.terms.layout == Layout::Plain && !self.terms.fences {
+            let request = self.scheme.set(item, patience);
+            if self.driver.send(Request { age, ..request }).await? == Value::Okay {
+                return Ok(Answer::Held { fence: None, left: claim.lease });
+            }
+            // It may be our own that is there: the script can tell.
         }
         let last = self.last_stamp(place.slot);
         if self.terms.layout != Layout::Redisson

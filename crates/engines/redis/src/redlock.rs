@@ -206,7 +206,12 @@ impl Redlock {
     fn at(&self, master: &Address) -> Config {
         // A little sooner than it is given up, so that it is said why.
         let claim_timeout = self.node_timeout.mul_f64(0.9);
-        Config { topology: Topology::Single(master.clone()), claim_timeout, ..self.each.clone() }
+        Config {
+            topology: Topology::Single(master.clone()),
+            claim_timeout,
+            fences: self.fences,
+            ..self.each.clone()
+        }
     }
 
     /// How each of the masters is talked to by itself.
