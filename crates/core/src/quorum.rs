@@ -117,6 +117,8 @@ struct Inner {
     silent: Silence,
     /// The last fence that was asked for, or given out.
     hints: AtomicU64,
+    /// Held while a claim is sent to all members.
+    order: Mutex<()>,
     clock: Clock,
 }
 

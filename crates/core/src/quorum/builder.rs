@@ -104,6 +104,7 @@ impl Builder {
             flights,
             silent,
             hints: AtomicU64::new(0),
+            order: Mutex::new(()),
             clock,
         })))
     }

@@ -1,7 +1,7 @@
 //! What is still on its way to members when a quorum has heard enough.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::Future,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -18,7 +18,7 @@ use super::{
     round::{Late, finish},
     silence::Silence,
 };
-use crate::{ClaimId, Clock, Reply};
+use crate::{ClaimId, Clock, Moment, Reply};
 
 /// Follows what is late to its end, so that nothing is dropped half-way.
 pub(super) struct Flights {
@@ -31,13 +31,21 @@ pub(super) struct Flights {
 #[derive(Default)]
 struct Tower {
     /// Claims that have not been answered, by member: a withdrawal that overtook its claim would leave a ghost.
-    claims: Mutex<HashMap<(ClaimId, usize), oneshot::Receiver<()>>>,
+    claims: Mutex<Claims>,
+    /// Claims that a member may have although it did not answer, and until when they could come late.
+    doubts: Mutex<HashMap<(ClaimId, usize), Moment>>,
+    /// Claims that have left while renewals were under way, and how many of those there are.
+    left: Mutex<(usize, HashSet<ClaimId>)>,
     aloft: AtomicUsize,
+    aside: AtomicUsize,
     landed: Notify,
 }
 
 /// How many are kept before those are looked for that have landed.
 const MANY: usize = 256;
+
+/// By claim and member.
+type Claims = HashMap<(ClaimId, usize), Vec<oneshot::Receiver<()>>>;
 
 /// Something under way; over when it is dropped.
 struct Flight(Arc<Tower>);
@@ -47,6 +55,47 @@ impl Drop for Flight {
         if self.0.aloft.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.landed.notify_waiters();
         }
+    }
+}
+
+impl Tower {
+    fn left(&self) -> MutexGuard<'_, (usize, HashSet<ClaimId>)> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A renewal under way; over when it is dropped.
+pub(super) struct Renewing(Arc<Tower>);
+
+impl Renewing {
+    pub(super) fn has_left(&self, id: ClaimId) -> bool {
+        self.0.left().1.contains(&id)
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        let mut left = self.0.left();
+        left.0 -= 1;
+        if left.0 == 0 {
+            left.1.clear();
+        }
+    }
+}
+
+/// A task that nobody waits for.
+struct Aside(Arc<Tower>);
+
+impl Aside {
+    fn one(tower: &Arc<Tower>) -> Self {
+        tower.aside.fetch_add(1, Ordering::Relaxed);
+        Self(tower.clone())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.0.aside.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -82,7 +131,7 @@ impl Flights {
         }
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<(ClaimId, usize), oneshot::Receiver<()>>> {
+    fn claims(&self) -> MutexGuard<'_, Claims> {
         self.tower.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,10 +162,12 @@ impl Flights {
         let (land, landing) = oneshot::channel::<()>();
         let mut claims = self.claims();
         if claims.len() >= MANY && claims.len().is_power_of_two() {
-            claims
-                .retain(|_, landing| matches!(landing.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+            let is_aloft = |landing: &mut oneshot::Receiver<()>| {
+                matches!(landing.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+            };
+            claims.retain(|_, landings| landings.iter_mut().any(is_aloft));
         }
-        claims.insert((id, at), landing);
+        claims.entry((id, at)).or_default().push(landing);
         drop(claims);
         Reply::later(async move {
             let answer = reply.await;
@@ -125,12 +176,61 @@ impl Flights {
         })
     }
 
-    /// Ends when the last message of the claim to this member has been answered. `None` if it has, as far as is known.
+    /// Ends when all messages of the claim to this member have been answered. `None` if they have, as far as is known.
     pub(super) fn landing(&self, id: ClaimId, at: usize) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let landing = self.claims().remove(&(id, at))?;
+        let landings = self.claims().remove(&(id, at))?;
         Some(async move {
-            let _ = landing.await;
+            for landing in landings {
+                let _ = landing.await;
+            }
         })
+    }
+
+    /// Whether a message of the claim to this member may come late, and until when.
+    pub(super) fn doubt(&self, id: ClaimId, at: usize, until: Option<Moment>) {
+        let mut doubts = self.tower.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        match until {
+            Some(until) => drop(doubts.insert((id, at), until)),
+            None if doubts.is_empty() => {}
+            None => drop(doubts.remove(&(id, at))),
+        }
+    }
+
+    pub(super) fn undoubt(&self, id: ClaimId, at: usize) -> Option<Moment> {
+        let mut doubts = self.tower.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        if doubts.is_empty() { None } else { doubts.remove(&(id, at)) }
+    }
+
+    /// A renewal begins. What leaves until its end is remembered, lest it is given back.
+    pub(super) fn renewing(&self) -> Renewing {
+        self.tower.left().0 += 1;
+        Renewing(self.tower.clone())
+    }
+
+    /// A claim leaves.
+    pub(super) fn left(&self, id: ClaimId) {
+        let mut left = self.tower.left();
+        if left.0 > 0 {
+            left.1.insert(id);
+        }
+    }
+
+    /// How many tasks there are that nobody waits for.
+    pub(super) fn aside(&self) -> usize {
+        self.tower.aside.load(Ordering::Relaxed)
+    }
+
+    /// In a task that nobody waits for.
+    pub(super) fn spawn_aside(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let aside = Aside::one(&self.tower);
+        let task = async move {
+            task.await;
+            drop(aside);
+        };
+        match &self.runtime {
+            Some(runtime) => drop(runtime.spawn(task)),
+            None => drop(tokio::spawn(task)),
+        }
     }
 
     /// Ends when nothing is under way.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Inner, Joined, round::Stop};
+use super::{Inner, Joined, flights::Renewing, round::Stop};
 use crate::{Claim, Exit, LineView, Look, Renewal, Reply, Result, Scope, SessionId, Wait};
 
 /// What became of a claim that a member had lost.
@@ -21,6 +21,7 @@ impl Inner {
         claims: Arc<[Arc<Claim>]>,
     ) -> Result<Renewal> {
         let shortest = claims.iter().map(|claim| claim.ttl).min().unwrap_or(Duration::from_secs(1));
+        let renewing = Arc::new(self.flights.renewing());
         self.reopen(session);
         // Not the time of one node: a renewal may be long, and has a third of the ttl.
         let patience = shortest / 4;
@@ -34,7 +35,7 @@ impl Inner {
                 answers.all_good().filter(|(_, found)| gone(found)).map(|(at, _)| at).collect();
             let confirmed = answers.count(|found| !gone(found) && !found.unknown.contains(&claim.id));
             if confirmed >= self.need() {
-                self.give_back(claim, lost);
+                self.give_back(claim, lost, &renewing);
             } else if lost.len() > self.spare() {
                 renewal.gone.push(claim.id);
             } else {
@@ -68,8 +69,8 @@ impl Inner {
 
     /// Enters a claim again where it was lost. Without a lease only: that has begun elsewhere. One that was broken there is
     /// broken everywhere: whoever does that comes to the members one by one, and we may be in between.
-    fn give_back(self: &Arc<Self>, claim: &Arc<Claim>, lost: Vec<usize>) {
-        if claim.lease.is_some() {
+    fn give_back(self: &Arc<Self>, claim: &Arc<Claim>, lost: Vec<usize>, renewing: &Arc<Renewing>) {
+        if claim.lease.is_some() || renewing.has_left(claim.id) {
             return;
         }
         let again = Arc::new(Claim { again: false, wait: Wait::No, floor: None, ..(**claim).clone() });
@@ -88,10 +89,12 @@ impl Inner {
                     member.engine.claim(again).await.map(|_| Given::Back)
                 }),
             );
-            let (inner, claim) = (self.clone(), claim.clone());
+            let (inner, claim, renewing) = (self.clone(), claim.clone(), renewing.clone());
             self.flights.spawn(async move {
                 // What else comes of it shows with the next renewal.
-                if let Ok(Given::Broken) = entered.await {
+                let given = entered.await;
+                // It may have been released meanwhile.
+                if matches!(given, Ok(Given::Broken)) || renewing.has_left(claim.id) {
                     let _ = inner.withdraw(claim, Exit::Own).await;
                 }
             });

@@ -66,8 +66,17 @@ impl<T> Answers<T> {
 
     /// An error that asking again would not change.
     pub(super) fn refusal(&self) -> Option<Error> {
+        self.final_errors().next().cloned()
+    }
+
+    /// How many said such a thing.
+    pub(super) fn refusals(&self) -> usize {
+        self.final_errors().count()
+    }
+
+    fn final_errors(&self) -> impl Iterator<Item = &Error> {
         let is_final = |error: &&Error| !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost);
-        self.all_bad().map(|(_, error)| error).find(is_final).cloned()
+        self.all_bad().map(|(_, error)| error).filter(is_final)
     }
 
     pub(super) fn put(&mut self, at: usize, answer: Result<T>) {

@@ -1,15 +1,18 @@
 //! How members vote, and how votes are taken back.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{Arc, PoisonError, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
 use super::{
-    Inner, is_held, is_taken,
+    Inner, is_held, is_taken, is_word,
     round::{self, Answers, Stop},
 };
-use crate::{Claim, Error, Exit, Fence, Reply, Result, Standing, Wait};
+use crate::{Claim, Error, Exit, Fence, Moment, Reply, Result, Standing, Wait};
 
 /// Where a claim stands, as far as is known.
 struct Ballot {
@@ -22,6 +25,12 @@ struct Ballot {
     /// The shortest lease that is left.
     left: Option<Duration>,
 }
+
+/// How soon a withdrawal in doubt is repeated first, and how often later.
+const HAUNTING: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+
+/// With more than this under way the ttl has to do.
+const MOST_HAUNTED: usize = 4096;
 
 /// How far ahead of our time a fence is asked for.
 const HINT_US: u64 = 10_000;
@@ -57,10 +66,10 @@ impl Inner {
     pub(super) async fn enter(self: Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
         let (need, patience, began) = (self.need(), self.patience(claim.ttl), self.clock.now());
         let mut answers = Answers::none(self.members.len());
-        let claim = &Arc::new(Claim { floor: self.hint(&claim), ..(*claim).clone() });
+        let claim = &claim;
         // Most locks are free: what has to be set up to wait is set up by who has to wait.
         self.poll(claim, Wait::No, &mut answers, patience).await;
-        if claim.wait != Wait::No && answers.refusal().is_none() && self.is_contested(&answers) {
+        if claim.wait != Wait::No && self.refusal(&answers).is_none() && self.is_contested(&answers) {
             answers.forget(|standing| !is_held(standing));
             self.poll(claim, Wait::Watch, &mut answers, patience).await;
             for _ in 0..GIVING_WAY {
@@ -81,7 +90,7 @@ impl Inner {
             return self.confirm(claim, ballot, patience).await;
         }
         let ballot = self.count(&answers);
-        if let Some(error) = answers.refusal() {
+        if let Some(error) = self.refusal(&answers) {
             drop(answers);
             self.take_back(claim, ballot, patience).await;
             return Err(error);
@@ -131,14 +140,32 @@ impl Inner {
         answers: &mut Answers<Standing>,
         patience: Duration,
     ) {
-        let (need, asked) = (self.need(), Arc::new(Claim { wait, ..(**claim).clone() }));
+        let need = self.need();
         let stop = |answers: &Answers<Standing>| {
             Stop::when(answers.count(is_held) >= need || self.is_contested(answers))
         };
         let whom: Vec<usize> = (0..self.members.len()).filter(|&at| answers.of(at).is_none()).collect();
-        let sent =
-            whom.into_iter().filter_map(|at| Some((at, self.members.get(at)?.engine.claim(asked.clone()))));
-        let late = self.gather(answers, sent, patience, stop).await;
+        let mut sent = Vec::with_capacity(whom.len());
+        // In the same order to all of them, or each would have seen another largest fence.
+        poll_fn(|cx| {
+            let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            let asked = Arc::new(Claim { wait, floor: self.hint(claim), ..(**claim).clone() });
+            for &at in &whom {
+                let Some(member) = self.members.get(at) else { continue };
+                let mut reply = member.engine.claim(asked.clone());
+                match Pin::new(&mut reply).poll(cx) {
+                    Poll::Ready(answer) => sent.push((at, Reply::now(answer))),
+                    Poll::Pending => sent.push((at, reply)),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        let late = self.gather(answers, sent.into_iter(), patience, stop).await;
+        for at in whom {
+            let is_clear = answers.of(at).is_some_and(is_word);
+            self.flights.doubt(claim.id, at, (!is_clear).then(|| self.clock.now() + claim.ttl));
+        }
         self.flights.follow_claim(claim.id, late);
     }
 
@@ -147,6 +174,11 @@ impl Inner {
     fn is_first(&self, answers: &Answers<Standing>) -> bool {
         let first = (0..self.members.len()).find(|&at| !self.silent.is(at));
         first.is_some_and(|at| answers.good(at).is_some_and(is_held))
+    }
+
+    /// An error that asking again would not change, of so many that the others are not enough.
+    fn refusal(&self, answers: &Answers<Standing>) -> Option<Error> {
+        if answers.refusals() > self.spare() { answers.refusal() } else { None }
     }
 
     /// Whether so many have given it to others that the rest is not enough.
@@ -226,6 +258,9 @@ impl Inner {
     /// Behind whatever of the claim is still on its way there.
     fn withdraw_at(&self, at: usize, claim: &Arc<Claim>, exit: Exit) -> Option<Reply<()>> {
         let (engine, claim) = (self.members.get(at)?.engine.clone(), claim.clone());
+        if let Some(until) = self.flights.undoubt(claim.id, at) {
+            self.haunt(at, claim.clone(), until);
+        }
         Some(match self.flights.landing(claim.id, at) {
             Some(landing) => Reply::later(async move {
                 landing.await;
@@ -235,8 +270,26 @@ impl Inner {
         })
     }
 
+    /// A message that entered a claim was not answered: it may lie before a member that stands still, and be carried out when
+    /// that goes on, behind a withdrawal over another connection. So that is repeated until its time is up.
+    fn haunt(&self, at: usize, claim: Arc<Claim>, until: Moment) {
+        let Some(member) = self.members.get(at).cloned() else { return };
+        if self.flights.aside() > MOST_HAUNTED {
+            return;
+        }
+        let (clock, mut pause) = (self.clock.clone(), HAUNTING.0);
+        self.flights.spawn_aside(async move {
+            while clock.now() < until {
+                round::rest(clock.clone(), (clock.now() + pause).min(until)).await;
+                let _ = member.engine.withdraw(claim.clone(), Exit::Own).await;
+                pause = (pause * 2).min(HAUNTING.1);
+            }
+        });
+    }
+
     /// From everywhere; it is free when so many have it free that somebody else can have it.
     pub(super) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
+        self.flights.left(claim.id);
         let asked =
             (0..self.members.len()).filter_map(|at| Some((at, self.withdraw_at(at, &claim, exit.clone())?)));
         let (need, patience) = (self.need(), self.patience(claim.ttl));

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -14,6 +15,7 @@ use super::{
     dial::Dialer,
     sentinel::Sentinels,
     wire::{Tap, Wire},
+    within::within,
 };
 use crate::{config::Address, driver::Ear};
 
@@ -241,7 +243,13 @@ impl Link {
             ));
         }
         if let Some(peers) = &self.hub.asked {
-            let server = line.server(&address).await?;
+            let server = match within(self.hub.dialer.timeout(), pin!(line.server(&address))).await {
+                Ok(server) => server?,
+                Err(_) => {
+                    let text = format!("redis at {address} did not say who it is in time; is it frozen?");
+                    return Err(Error::new(ErrorKind::Unavailable, text));
+                }
+            };
             peers.meet(&server.id, wire.address())?;
             wire.set_uptime(server.uptime);
         }
