@@ -118,9 +118,8 @@ async fn alone<P: Pairs>(workers: Vec<P>) -> Result<(P, f64)> {
 /// The time of one pair over that of one master's round trip.
 pub(super) fn one_task(scores: &mut Scores, masters: &Masters, rounds: usize) -> Result<()> {
     scores.heading(&format!(
-        "lock + release by one task, {} masters, {} interleaved rounds, p50 of each",
+        "lock + release by one task, {} masters, {rounds} interleaved rounds, p50 of each",
         masters.0.len(),
-        rounds
     ));
     let first = masters.each().into_iter().next().ok_or("there is no master")?;
     let mut trip = Rounds::new();
@@ -182,8 +181,7 @@ impl Reached {
 pub(super) fn many_tasks(scores: &mut Scores, masters: &Masters, rounds: usize) -> Result<()> {
     let size = masters.0.len();
     scores.heading(&format!(
-        "lock + release of names that nobody else wants, {TASKS} tasks, {size} masters, {} interleaved rounds",
-        rounds
+        "lock + release of names that nobody else wants, {TASKS} tasks, {size} masters, {rounds} interleaved rounds"
     ));
     let [mut floor, mut without, mut fenced, mut peer]: [Reached; 4] = Default::default();
     runtime()?.block_on(async {
