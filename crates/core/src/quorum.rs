@@ -11,7 +11,7 @@
 //!   than the ttl. A hold counts from the moment before the first of them was asked: that is core's rule, and what is left of
 //!   the ttl after the round and the drift is what the guard has.
 //! - **Never in line.** A place in the lines of several stores could be the first in one and the last in another, for ever. A
-//!   member is asked without waiting, and if it is taken with [`Wait::Watch`]; who is not granted takes its votes back, waits
+//!   member is asked without waiting, and if it is taken with [`Wait::Watch`](crate::Wait::Watch); who is not granted takes its votes back, waits
 //!   until so many members have changed that it could be, and tries again under a new id. Where several have a part of the
 //!   votes each, a random while comes first. The tasks of one session ask one after
 //!   another, as on every store without an order, or they would split the votes among themselves.
