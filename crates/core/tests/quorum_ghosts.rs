@@ -252,3 +252,15 @@ async fn a_member_that_refuses_is_no_worse_than_one_that_is_away() {
     let waited = waiting.await.unwrap();
     assert!(tried.is_ok() && waited.is_ok(), "{tried:?} {waited:?}");
 }
+
+#[tokio::test]
+async fn a_withdrawal_that_failed_is_tried_again() {
+    let world = World::new(vec![Odd::default(), Odd::default(), Odd::default()]);
+    let a = world.session().await;
+    let guard = a.mutex("x").unwrap().lock().await.unwrap();
+    assert_eq!(world.holders(2).await, 1);
+    world.odds[2].off.store(true, Ordering::SeqCst);
+    guard.release().await;
+    world.odds[2].off.store(false, Ordering::SeqCst);
+    world.is_rid_of_it(2).await;
+}

@@ -221,7 +221,7 @@ impl Inner {
         Ok(Standing::Held { fence: Some(fence), left })
     }
 
-    pub(super) async fn question(&self, claim: Arc<Claim>) -> Result<Standing> {
+    pub(super) async fn question(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
         let (need, spare, patience) = (self.need(), self.spare(), self.patience(claim.ttl));
         let gone = |standing: &Standing| !is_held(standing);
         let stop = |answers: &Answers<Standing>| {
@@ -245,7 +245,7 @@ impl Inner {
 
     /// Takes a claim out of the members that may have it; those who said so are waited for. Not where it was refused: that
     /// would only wake those who wait, ourselves included. Its id is not used again.
-    async fn take_back(&self, claim: &Arc<Claim>, ballot: Ballot, patience: Duration) {
+    async fn take_back(self: &Arc<Self>, claim: &Arc<Claim>, ballot: Ballot, patience: Duration) {
         let Ballot { voters, doubtful, .. } = ballot;
         let asked = voters.iter().chain(&doubtful);
         let asked = asked.filter_map(|&at| Some((at, self.withdraw_at(at, claim, Exit::Own)?)));
@@ -255,19 +255,42 @@ impl Inner {
         self.flights.follow(late);
     }
 
-    /// Behind whatever of the claim is still on its way there.
-    fn withdraw_at(&self, at: usize, claim: &Arc<Claim>, exit: Exit) -> Option<Reply<()>> {
+    /// Behind whatever of the claim is still on its way there; again and again if it fails.
+    fn withdraw_at(self: &Arc<Self>, at: usize, claim: &Arc<Claim>, exit: Exit) -> Option<Reply<()>> {
         let (engine, claim) = (self.members.get(at)?.engine.clone(), claim.clone());
         if let Some(until) = self.flights.undoubt(claim.id, at) {
             self.haunt(at, claim.clone(), until);
         }
-        Some(match self.flights.landing(claim.id, at) {
-            Some(landing) => Reply::later(async move {
-                landing.await;
-                engine.withdraw(claim, exit).await
+        let landing = self.flights.landing(claim.id, at);
+        let reply = match landing.is_some() {
+            true => Err(None),
+            false => engine.withdraw(claim.clone(), exit.clone()).into_now().map_err(Some),
+        };
+        let inner = self.clone();
+        Some(match reply {
+            Ok(left) => {
+                inner.persist(at, &claim, &left);
+                Reply::now(left)
+            }
+            Err(reply) => Reply::later(async move {
+                if let Some(landing) = landing {
+                    landing.await;
+                }
+                let left = match reply {
+                    Some(reply) => reply.await,
+                    None => engine.withdraw(claim.clone(), exit).await,
+                };
+                inner.persist(at, &claim, &left);
+                left
             }),
-            None => engine.withdraw(claim, exit),
         })
+    }
+
+    /// What could not be withdrawn is tried again.
+    fn persist(&self, at: usize, claim: &Arc<Claim>, left: &Result<()>) {
+        if left.is_err() {
+            self.haunt(at, claim.clone(), self.clock.now() + claim.ttl);
+        }
     }
 
     /// A message that entered a claim was not answered: it may lie before a member that stands still, and be carried out when
@@ -288,7 +311,7 @@ impl Inner {
     }
 
     /// From everywhere; it is free when so many have it free that somebody else can have it.
-    pub(super) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
+    pub(super) async fn withdraw(self: &Arc<Self>, claim: Arc<Claim>, exit: Exit) -> Result<()> {
         self.flights.left(claim.id);
         let asked =
             (0..self.members.len()).filter_map(|at| Some((at, self.withdraw_at(at, &claim, exit.clone())?)));
