@@ -160,24 +160,36 @@ pub(super) async fn finish<T>(mut late: Vec<Late<T>>, answered: impl Fn(usize)) 
     .await;
 }
 
-/// Fires when so many of them have, or when that time has come.
-pub(super) fn so_many_of(mut wakes: Vec<Wake>, many: usize, or: Option<(Clock, Moment)>) -> Wake {
-    if let Some((clock, until)) = or {
-        let some = so_many_of(wakes, many, None);
-        return Wake::from_future(async move {
-            tokio::select! {
-                biased;
-                woken = some => woken,
-                () = rest(clock, until) => Woken::Ask,
-            }
-        });
-    }
-    if wakes.is_empty() {
+/// How long the first that fires waits for the others.
+const GRACE: Duration = Duration::from_millis(2);
+
+/// Fires when so many of them have, a moment after the first of them has, or at `or`. Not only with the many: a store may tell
+/// one of several who wait, and another store another one.
+pub(super) fn so_many_of(mut wakes: Vec<Wake>, many: usize, clock: Clock, or: Option<Moment>) -> Wake {
+    if wakes.is_empty() && or.is_none() {
         return Wake::never();
     }
-    let silent = wakes.len().saturating_sub(many);
-    Wake::from_future(poll_fn(move |cx| {
-        wakes.retain_mut(|wake| Pin::new(wake).poll(cx).is_pending());
-        if wakes.len() <= silent { Poll::Ready(Woken::Ask) } else { Poll::Pending }
-    }))
+    let (all, mut until) = (wakes.len(), or);
+    Wake::from_future(async move {
+        let mut over = pin!(rest(clock.clone(), until.unwrap_or(Moment::NEVER)));
+        let mut told = false;
+        poll_fn(|cx| {
+            wakes.retain_mut(|wake| Pin::new(wake).poll(cx).is_pending());
+            let fired = all - wakes.len();
+            if fired > 0 && fired >= many.min(all) {
+                return Poll::Ready(Woken::Ask);
+            }
+            if fired > 0 && !told {
+                told = true;
+                let soon = clock.now() + GRACE;
+                until = Some(until.map_or(soon, |until| until.min(soon)));
+                over.set(rest(clock.clone(), until.unwrap_or(soon)));
+            }
+            match until {
+                Some(_) => over.as_mut().poll(cx).map(|()| Woken::Ask),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    })
 }

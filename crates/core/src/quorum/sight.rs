@@ -32,7 +32,8 @@ pub(super) async fn survey(inner: &Inner, scope: &Scope, look: Look) -> Result<S
             lines.entry(line.name.clone()).or_default().push(line);
         }
     }
-    let wake = if look == Look::Watching { so_many_of(wakes, 1, None) } else { Wake::never() };
+    let wake =
+        if look == Look::Watching { so_many_of(wakes, 1, inner.clock.clone(), None) } else { Wake::never() };
     let lines = lines.into_values().filter_map(|views| together(views, inner.need())).collect();
     unreadable.retain(|error| error.kind() != ErrorKind::Unavailable);
     Ok(Survey { lines, unreadable, wake, sleep })

@@ -116,8 +116,12 @@ impl Inner {
             }
         }
         let now = self.clock.now();
-        let or = (votes > 0).then(|| (self.clock.clone(), now + apart(now.since(began), patience)));
-        Ok(Standing::Queued { ahead: None, wake: round::so_many_of(wakes, need - votes, or), sleep })
+        let or = (votes > 0).then(|| now + apart(now.since(began), patience));
+        Ok(Standing::Queued {
+            ahead: None,
+            wake: round::so_many_of(wakes, need - votes, self.clock.clone(), or),
+            sleep,
+        })
     }
 
     /// The fence that every member is asked to mint, if it is the largest it knows of: then no one has to be told of another's,
