@@ -4,8 +4,8 @@
 //! [`Quorum`] of them, which has the rules. What is said here is what a Redis has to do to be a member of one:
 //!
 //! - **One layout for all.** [`Plain`](Layout::Plain) if not said, so that every other Redlock client contends for the same
-//!   locks; [`Redisson`](Layout::Redisson) for RedissonRedLock and MultiLock; [`Native`](Layout::Native) for our own, with
-//!   readers and writers.
+//!   locks; [`Redisson`](Layout::Redisson) for RedissonRedLock and MultiLock, and for readers and writers. Not
+//!   [`Native`](Layout::Native): its line has no use here.
 //! - **Little time.** A master that does not answer within the time-out of a node is left behind, and its request ended soon
 //!   after.
 //! - **Delayed restart.** A master that has forgotten its locks would vote a second time while the first vote counts. So
@@ -74,7 +74,7 @@ impl Redlock {
     ///
     /// | option | values |
     /// |---|---|
-    /// | `layout` | `plain` (if not said), `redisson`, `native` |
+    /// | `layout` | `plain` (if not said), `redisson` |
     /// | `quorum` | `majority` (if not said) or `all`: how many masters must grant |
     /// | `node_timeout` | how long one master may take to answer: `50ms` if not said, never above a tenth of the ttl |
     /// | `fences` | `true` (if not said) or `false`: whether a lock has a fence, for a second round trip |
@@ -196,6 +196,11 @@ impl Redlock {
         }
         if self.each.replicas != Replicas::None || self.each.fair {
             return Err(wrong("masters of a redlock have neither replicas= nor fair="));
+        }
+        if self.each.layout == Layout::Native {
+            return Err(wrong(
+                "redlock:// has layout=plain or layout=redisson; a line on several masters has no order",
+            ));
         }
         for master in &self.masters {
             self.at(master).check()?;

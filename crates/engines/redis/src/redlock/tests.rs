@@ -62,6 +62,7 @@ fn what_is_wrong_is_said() {
         ("redlock://a?timeout=1s", "node_timeout"),
         ("redlock://a?replicas=any", "other masters"),
         ("redlock://a?layout=redisson&fair=true", "for ever"),
+        ("redlock://a?layout=native", "layout=plain or layout=redisson"),
         ("redlock://a?layout=fancy", "native, plain or redisson"),
         ("redlock://a?qurum=all", "quorum, node_timeout, fences, max_ttl, restart"),
         ("redlock://", "host"),
@@ -78,6 +79,5 @@ fn what_it_promises_depends_on_the_layout_and_on_fences() {
     let profile = |options: &str| good(&format!("redlock://a,b,c?{options}")).engine().unwrap().profile();
     assert_eq!((profile("").modes, profile("").fence), (Modes::Exclusive, Fencing::Clocked));
     assert_eq!(profile("fences=false").fence, Fencing::None);
-    assert_eq!(profile("layout=native").modes, Modes::Shared);
     assert_eq!(profile("layout=redisson").modes, Modes::Shared);
 }

@@ -17,7 +17,7 @@ fn a_master_that_is_named_twice_has_one_vote() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn permits_are_not_for_masters_that_know_nothing_of_each_other() {
     let masters = Masters::start(3);
-    let session = join(&masters.url("restart=trust&node_timeout=1s&layout=native"), ms(6000)).await;
+    let session = join(&masters.url("restart=trust&node_timeout=1s&layout=redisson"), ms(6000)).await;
     let why = session.semaphore("permits", 3).map(drop).unwrap_err();
     assert_eq!(why.kind(), ErrorKind::Unsupported, "{why}");
     session.rwlock("readers").unwrap();
