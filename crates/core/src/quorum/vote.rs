@@ -273,7 +273,7 @@ impl Inner {
         let inner = self.clone();
         Some(match reply {
             Ok(left) => {
-                inner.persist(at, &claim, &left);
+                inner.persist(at, &claim, &exit, &left);
                 Reply::now(left)
             }
             Err(reply) => Reply::later(async move {
@@ -282,17 +282,17 @@ impl Inner {
                 }
                 let left = match reply {
                     Some(reply) => reply.await,
-                    None => engine.withdraw(claim.clone(), exit).await,
+                    None => engine.withdraw(claim.clone(), exit.clone()).await,
                 };
-                inner.persist(at, &claim, &left);
+                inner.persist(at, &claim, &exit, &left);
                 left
             }),
         })
     }
 
-    /// What could not be withdrawn is tried again.
-    fn persist(&self, at: usize, claim: &Arc<Claim>, left: &Result<()>) {
-        if left.is_err() {
+    /// What could not be withdrawn is tried again. Not a break: whoever was told that it failed must not have it done later.
+    fn persist(&self, at: usize, claim: &Arc<Claim>, exit: &Exit, left: &Result<()>) {
+        if left.is_err() && *exit == Exit::Own {
             self.haunt(at, claim.clone(), self.clock.now() + claim.ttl);
         }
     }
