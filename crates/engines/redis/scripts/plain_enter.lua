@@ -5,6 +5,14 @@
 --       stamped, o if that too and others of the process watch the key
 --       4 a fence to mint if that is the largest and not ahead of the time, if one of several stores is asked
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  if ARGV[4] and #ARGV[3] == 1 then
+    -- So little above the last fence that it cannot be far ahead of the time, either.
+    local above = ARGV[4] - (redis.call('GET', KEYS[2] or '@mark@') or 0)
+    if above > 0 and above < 1000 then
+      redis.call('SET', KEYS[2] or '@mark@', ARGV[4])
+      return ARGV[4] + 0
+    end
+  end
   local fence = redis.call('INCR', KEYS[2] or '@mark@')
   if fence > 1000000000000000 and #ARGV[3] == 1 and not ARGV[4] then return fence end
   --@include clock.lua
