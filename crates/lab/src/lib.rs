@@ -3,6 +3,7 @@
 //! - [`servers`] gets the programs: from `PATH`, or from Debian's packages, without root and without installing them.
 //! - [`Redis`], [`Replicated`], [`Sentinels`] and [`Cluster`] run them on free ports of 127.0.0.1. They end when they are
 //!   dropped, and also when the process that started them is killed.
+//! - [`Postgres`], [`MariaDb`] and [`PgBouncer`] do the same for databases.
 //! - [`Proxy`] stands before a server and holds, drops or delays what passes, or loses the answer to a request.
 //! - [`ShiftedClock`] moves the time of the day of one server.
 //! - [`interop`] gets the clients of other people, and reports which of them were really run.
@@ -22,10 +23,15 @@
 
 mod clock;
 mod cluster;
+mod daemon;
 pub mod interop;
+mod mariadb;
 pub mod note;
 mod patience;
+mod pgbouncer;
 mod port;
+mod postgres;
+mod processes;
 mod proxy;
 mod redis;
 mod replicated;
@@ -33,14 +39,19 @@ mod scratch;
 mod sentinels;
 pub mod servers;
 mod target;
+mod template;
 #[cfg(feature = "tls")]
 mod tls;
+mod user;
 mod watched;
 mod wire;
 
 pub use clock::ShiftedClock;
 pub use cluster::{Cluster, slot_of};
+pub use mariadb::MariaDb;
 pub use patience::until;
+pub use pgbouncer::{PgBouncer, Pooling};
+pub use postgres::{How, Postgres};
 pub use proxy::{Counts, Fault, Loss, Proxy};
 pub use redis::Redis;
 pub use replicated::Replicated;

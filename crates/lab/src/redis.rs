@@ -17,7 +17,7 @@ use crate::{
     port::Port,
     scratch::Scratch,
     servers::{self, Flavor, Server},
-    watched::Watched,
+    watched::{Terms, Watched},
     wire::{Reply, Wire},
 };
 
@@ -110,6 +110,9 @@ impl Redis {
         options: &[(&str, &str)],
         entry: Vec<String>,
     ) -> Result<Self, String> {
+        if !Flavor::REDIS.contains(&flavor) {
+            return Err(format!("{flavor} is not Redis; start it with its own type"));
+        }
         let server = servers::get(flavor)?;
         let mut tried = 0;
         loop {
@@ -185,7 +188,7 @@ impl Redis {
             command.push("--sentinel".into());
         }
         let mut running = self.running();
-        let mut watched = Watched::start(&command, &self.log_file(), self.scratch.path())?;
+        let mut watched = Watched::start(&command, &self.log_file(), self.scratch.path(), Terms::default())?;
         let pid = watched.pid();
         let ready = until(&format!("{} on port {}", self.server.flavor, self.port()), PATIENCE, || {
             match watched.ended() {
@@ -277,7 +280,7 @@ impl Redis {
     /// When it does not run, or does not end.
     pub fn stop(&self) -> Result<(), String> {
         let watched = self.running().take().ok_or_else(|| self.not_running())?;
-        watched.stop(PATIENCE)
+        watched.stop(Signal::TERM, PATIENCE)
     }
 
     /// Starts it again on the same port with the same directory: what it persisted is there. One that runs is killed
@@ -307,7 +310,7 @@ impl Redis {
     ///
     /// With what the client or the server complained about.
     pub fn cli(&self, words: &[&str]) -> Result<String, String> {
-        let program = self.server.cli.words();
+        let program = self.server.cli()?.words();
         let (first, rest) = program.split_first().ok_or("no command line client")?;
         let done = Command::new(first)
             .args(rest)

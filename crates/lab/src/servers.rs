@@ -6,6 +6,7 @@ mod program;
 
 use std::{
     env,
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
     sync::Mutex,
@@ -23,8 +24,25 @@ pub struct Server {
     pub version: String,
     /// The server.
     pub server: Program,
+    tools: Vec<Program>,
+}
+
+impl Server {
+    /// A program that belongs to the server, like its command line client: `redis-cli`.
+    ///
+    /// # Errors
+    ///
+    /// When the flavor has none of that name.
+    pub fn tool(&self, name: &str) -> Result<&Program, String> {
+        let position = self.flavor.tools().iter().position(|tool| *tool == name);
+        let tool = position.and_then(|position| self.tools.get(position));
+        tool.ok_or_else(|| format!("{} has no {name}", self.flavor))
+    }
+
     /// Its command line client.
-    pub cli: Program,
+    pub(crate) fn cli(&self) -> Result<&Program, String> {
+        self.tools.first().ok_or_else(|| format!("{} has no command line client", self.flavor))
+    }
 }
 
 /// What this process has got already, for asking a program its version takes a moment.
@@ -54,41 +72,57 @@ pub fn missing(flavor: Flavor, why: &str) {
     note::missing(note::SERVER, flavor.name(), why);
 }
 
-fn find(flavor: Flavor, path: &std::ffi::OsStr, target: &Path) -> Result<Server, String> {
-    if let Some(server) = on_path(flavor, path) {
+fn find(flavor: Flavor, path: &OsStr, target: &Path) -> Result<Server, String> {
+    let mut folders: Vec<PathBuf> = env::split_paths(path).collect();
+    let which = |name| program::file_in(&folders, name);
+    let (apt, dpkg) = (which("apt-get"), which("dpkg-deb"));
+    if flavor.wrapped() {
+        // Debian's are not all on the path of everybody.
+        folders.extend(flavor.folders(Path::new("/")));
+    }
+    if let Some(server) = installed(flavor, &folders) {
         return Ok(server);
     }
     let home = target.join("servers").join(flavor.name());
     if !home.is_dir() {
-        let tool = |name| {
-            which(name, path).ok_or_else(|| {
+        let tool = |name, found: Option<PathBuf>| {
+            found.ok_or_else(|| {
+                let (server, major) = (flavor.server(), flavor.majors());
                 format!(
-                    "no {} {} on PATH and no {name} to fetch Debian's; install {0}",
-                    flavor.server(),
-                    flavor.major()
+                    "no {server} {} on PATH and no {name} to fetch Debian's; install {server}",
+                    major.start()
                 )
             })
         };
-        debian::fetch(flavor, &home, &tool("apt-get")?, &tool("dpkg-deb")?)
+        debian::fetch(flavor, &home, &tool("apt-get", apt)?, &tool("dpkg-deb", dpkg)?)
             .map_err(|why| format!("{flavor} could not be fetched from Debian: {why}"))?;
     }
-    let server = Program::unpacked(&home, flavor.server())?;
-    let cli = Program::unpacked(&home, flavor.cli())?;
+    let folders = flavor.folders(&home);
+    let unpacked = |name: &&'static str| {
+        let path = program::file_in(&folders, name)
+            .ok_or_else(|| format!("no {name} in {0}; remove {0} to get it anew", home.display()))?;
+        if flavor.wrapped() { Ok(Program::installed(path)) } else { Program::unpacked(&home, path, name) }
+    };
+    let server = unpacked(&flavor.server())?;
+    let tools = flavor.tools().iter().map(unpacked).collect::<Result<_, _>>()?;
     let version = version(&server).ok_or_else(|| {
         format!("{flavor} in {} does not run; remove that directory to get it anew", home.display())
     })?;
-    Ok(Server { flavor, version, server, cli })
+    Ok(Server { flavor, version, server, tools })
 }
 
-fn on_path(flavor: Flavor, path: &std::ffi::OsStr) -> Option<Server> {
-    let server = Program::installed(which(flavor.server(), path)?);
-    let cli = Program::installed(which(flavor.cli(), path)?);
+/// A server of the machine, when it has everything that is needed.
+fn installed(flavor: Flavor, folders: &[PathBuf]) -> Option<Server> {
+    // What is beside it is of the same version; Debian links to it from elsewhere.
+    let server = program::file_in(folders, flavor.server())?;
+    let real = if flavor.wrapped() { server.canonicalize().ok()? } else { server };
+    let folders: Vec<PathBuf> =
+        real.parent().map(Path::to_path_buf).into_iter().chain(folders.iter().cloned()).collect();
+    let tool = |name: &&str| program::file_in(&folders, name).map(Program::installed);
+    let tools = flavor.tools().iter().map(tool).collect::<Option<_>>()?;
+    let server = Program::installed(real);
     let version = version(&server)?;
-    flavor.is(&version).then_some(Server { flavor, version, server, cli })
-}
-
-fn which(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
-    env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    flavor.is(&version).then_some(Server { flavor, version, server, tools })
 }
 
 fn version(server: &Program) -> Option<String> {
@@ -129,9 +163,10 @@ mod tests {
             fs::write(&file, "#!/bin/sh\necho 'Redis server v=7.2.4 sha=0:0 malloc=libc bits=64'\n").unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let found = on_path(Flavor::Redis7, bin.path().as_os_str()).unwrap();
+        let folders = [bin.path().to_path_buf()];
+        let found = installed(Flavor::Redis7, &folders).unwrap();
         assert_eq!(found.version, "7.2.4");
-        assert!(on_path(Flavor::Redis8, bin.path().as_os_str()).is_none());
-        assert!(on_path(Flavor::Valkey8, bin.path().as_os_str()).is_none());
+        assert!(installed(Flavor::Redis8, &folders).is_none());
+        assert!(installed(Flavor::Valkey8, &folders).is_none());
     }
 }

@@ -24,11 +24,36 @@ pub(crate) struct Watched {
     server: Pid,
 }
 
+/// As whom a server runs, and how it ends when nobody wants it any more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// Another user than ours.
+    pub(crate) user: Option<u32>,
+    /// What it is sent. If that does not end it in a while, it is killed.
+    pub(crate) ending: Signal,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { user: None, ending: Signal::KILL }
+    }
+}
+
 impl Watched {
-    pub(crate) fn start(command: &[OsString], log: &Path, directory: &Path) -> Result<Self, String> {
-        let mut shell = Command::new("sh")
+    pub(crate) fn start(
+        command: &[OsString],
+        log: &Path,
+        directory: &Path,
+        terms: Terms,
+    ) -> Result<Self, String> {
+        let mut sh = Command::new("sh");
+        if let Some(user) = terms.user {
+            sh.uid(user).gid(user);
+        }
+        let mut shell = sh
             .args(["-c", SCRIPT, "watched"])
             .args([log, directory])
+            .arg(terms.ending.as_raw().to_string())
             .args(command)
             .current_dir(directory)
             .stdin(Stdio::piped())
@@ -64,9 +89,9 @@ impl Watched {
         kill_process(self.server, signal).map_err(|why| format!("process {}: {why}", self.pid()))
     }
 
-    /// Asks it to end and waits; after `limit` it is killed.
-    pub(crate) fn stop(mut self, limit: Duration) -> Result<(), String> {
-        self.signal(Signal::TERM)?;
+    /// Asks it to end by a signal and waits; after `limit` it is killed.
+    pub(crate) fn stop(mut self, signal: Signal, limit: Duration) -> Result<(), String> {
+        self.signal(signal)?;
         self.signal(Signal::CONT)?;
         until("the server's end", limit, || self.ended().map(drop).ok_or_else(|| "it still runs".into()))
     }

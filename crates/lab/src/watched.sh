@@ -1,9 +1,9 @@
 # Runs a server and ends it when this script's input ends: the process that started us cannot leave it behind, not even
 # by being killed. A word before the end of the input means that it is alive and wants to keep the directory.
-#   $1 log   $2 directory of the server   $3... the server and its arguments
+#   $1 log   $2 directory of the server   $3 the signal that ends it   $4... the server and its arguments
 # The first line of the output is the server's process id. The exit code is the server's.
-log=$1 directory=$2
-shift 2
+log=$1 directory=$2 ending=$3
+shift 3
 exec 3<&0 </dev/null
 "$@" 3<&- >>"$log" 2>&1 &
 server=$!
@@ -11,7 +11,17 @@ server=$!
   word=
   read -r word
   trap '' TERM
-  kill -9 "$server"
+  kill "-$ending" "$server"
+  if [ "$ending" -ne 9 ]; then
+    # It may have been stopped, and then it hears nothing.
+    kill -CONT "$server"
+    tries=100
+    while [ "$tries" -gt 0 ] && kill -0 "$server"; do
+      sleep 0.1
+      tries=$((tries - 1))
+    done
+    kill -9 "$server"
+  fi
   [ -n "$word" ] || { sleep 0.1; rm -rf "$directory"; }
 ) <&3 >/dev/null &
 watch=$!

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::Flavor;
+use super::{Flavor, program};
 use crate::target;
 
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -17,7 +17,26 @@ const MIRROR: &str = "BRAMAH_DEBIAN_MIRROR";
 
 /// What the packages of the servers need to be installed, and not to be run. Apt is told that these are there, and then
 /// what is missing is the server with its libraries, down to the C library.
-const NOT_NEEDED: [&str; 5] = ["adduser", "debconf", "init-system-helpers", "lsb-base", "sysvinit-utils"];
+const NOT_NEEDED: [&str; 17] = [
+    "adduser",
+    "debconf",
+    "dpkg",
+    "init-system-helpers",
+    // Compiles queries, which ours are too small for.
+    "libllvm14",
+    "locales",
+    "lsb-base",
+    "mariadb-common",
+    "netbase",
+    "passwd",
+    "perl",
+    "postgresql-client-common",
+    "postgresql-common",
+    "ssl-cert",
+    "sysvinit-utils",
+    "tar",
+    "ucf",
+];
 
 /// Gets the flavor's packages and unpacks them to `home`, which is there completely or not at all.
 pub(super) fn fetch(flavor: Flavor, home: &Path, apt: &Path, dpkg: &Path) -> Result<(), String> {
@@ -32,10 +51,17 @@ pub(super) fn fetch(flavor: Flavor, home: &Path, apt: &Path, dpkg: &Path) -> Res
     let _ = fs::remove_dir_all(&work);
     let store = State::new(&work, apt, flavor)?;
     store.run(&["update", "--error-on=any"])?;
-    store.run(&["install", "--yes", "--no-install-recommends", "--download-only", flavor.server()])?;
+    let install = ["install", "--yes", "--no-install-recommends", "--download-only"];
+    store.run(&[&install, flavor.packages()].concat())?;
     let root = work.join("root");
     for package in store.packages()? {
         run(Command::new(dpkg).arg("-x").args([&package, &root]))?;
+    }
+    if flavor.wrapped() {
+        for name in flavor.tools().iter().chain([&flavor.server()]) {
+            let file = program::file_in(&flavor.folders(&root), name);
+            program::wrap(&root, &file.ok_or_else(|| format!("its packages have no {name}"))?)?;
+        }
     }
     fs::rename(&root, home).map_err(|why| format!("cannot move {} into place: {why}", root.display()))?;
     // Only space is lost if it stays.

@@ -1,6 +1,11 @@
 //! Which servers there are.
 
-use std::fmt::{self, Display};
+use std::{
+    fmt::{self, Display},
+    fs,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 /// A server and its major version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -11,11 +16,21 @@ pub enum Flavor {
     Redis8,
     /// Valkey 8, as in Debian trixie.
     Valkey8,
+    /// PostgreSQL: the one of the machine, or 15 as in Debian bookworm.
+    Postgres,
+    /// MariaDB: the one of the machine, or 10.11 as in Debian bookworm.
+    MariaDb,
+    /// PgBouncer: the one of the machine, or 1.24 as in Debian trixie. It passes prepared statements on.
+    PgBouncer,
 }
 
 impl Flavor {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Redis7, Self::Redis8, Self::Valkey8];
+    pub const ALL: [Self; 6] =
+        [Self::Redis7, Self::Redis8, Self::Valkey8, Self::Postgres, Self::MariaDb, Self::PgBouncer];
+
+    /// Those that [`Redis`](crate::Redis) starts.
+    pub const REDIS: [Self; 3] = [Self::Redis7, Self::Redis8, Self::Valkey8];
 
     /// Its name, for people and for directories: `redis7`.
     #[must_use]
@@ -24,42 +39,86 @@ impl Flavor {
             Self::Redis7 => "redis7",
             Self::Redis8 => "redis8",
             Self::Valkey8 => "valkey8",
+            Self::Postgres => "postgres",
+            Self::MariaDb => "mariadb",
+            Self::PgBouncer => "pgbouncer",
         }
     }
 
-    pub(super) fn major(self) -> u32 {
+    /// The major versions that will do.
+    pub(super) fn majors(self) -> RangeInclusive<u32> {
         match self {
-            Self::Redis7 => 7,
-            Self::Redis8 | Self::Valkey8 => 8,
+            Self::Redis7 => 7..=7,
+            Self::Redis8 | Self::Valkey8 => 8..=8,
+            Self::Postgres => 13..=99,
+            Self::MariaDb => 10..=99,
+            Self::PgBouncer => 1..=1,
         }
     }
 
-    /// The server's program, and the package that has it.
+    /// The server's program.
     pub(super) fn server(self) -> &'static str {
         match self {
             Self::Redis7 | Self::Redis8 => "redis-server",
             Self::Valkey8 => "valkey-server",
+            Self::Postgres => "postgres",
+            Self::MariaDb => "mariadbd",
+            Self::PgBouncer => "pgbouncer",
         }
     }
 
-    pub(super) fn cli(self) -> &'static str {
+    /// The programs that are needed beside the server: its command line client first.
+    pub(super) fn tools(self) -> &'static [&'static str] {
         match self {
-            Self::Redis7 | Self::Redis8 => "redis-cli",
-            Self::Valkey8 => "valkey-cli",
+            Self::Redis7 | Self::Redis8 => &["redis-cli"],
+            Self::Valkey8 => &["valkey-cli"],
+            Self::Postgres => &["psql", "initdb", "pg_basebackup"],
+            Self::MariaDb => &["mariadb", "mariadb-install-db", "my_print_defaults"],
+            Self::PgBouncer => &[],
+        }
+    }
+
+    /// The packages that have all of these.
+    pub(super) fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::Redis7 | Self::Redis8 => &["redis-server"],
+            Self::Valkey8 => &["valkey-server"],
+            Self::Postgres => &["postgresql-15"],
+            Self::MariaDb => &["mariadb-server-core", "mariadb-client-core"],
+            Self::PgBouncer => &["pgbouncer"],
         }
     }
 
     /// The release of Debian that has it.
     pub(super) fn suite(self) -> &'static str {
         match self {
-            Self::Redis7 => "bookworm",
-            Self::Redis8 | Self::Valkey8 => "trixie",
+            Self::Redis7 | Self::Postgres | Self::MariaDb => "bookworm",
+            Self::Redis8 | Self::Valkey8 | Self::PgBouncer => "trixie",
         }
+    }
+
+    /// Whether its programs start each other, so that each has to be one that can be started as it is.
+    pub(super) fn wrapped(self) -> bool {
+        !Self::REDIS.contains(&self)
+    }
+
+    /// Where Debian has its programs, seen from the root of a system or of unpacked packages.
+    pub(super) fn folders(self, root: &Path) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        if self == Self::Postgres {
+            let versions = fs::read_dir(root.join("usr/lib/postgresql")).into_iter().flatten();
+            folders.extend(versions.filter_map(|entry| Some(entry.ok()?.path().join("bin"))));
+            // The newest first.
+            folders.sort_by_key(|folder| std::cmp::Reverse(major_in(folder)));
+        }
+        folders.extend(["usr/bin", "usr/sbin"].map(|folder| root.join(folder)));
+        folders
     }
 
     /// Whether a version is one of this flavor.
     pub(super) fn is(self, version: &str) -> bool {
-        version.split('.').next().is_some_and(|major| major.parse() == Ok(self.major()))
+        let major = version.split('.').next().and_then(|major| major.parse().ok());
+        major.is_some_and(|major: u32| self.majors().contains(&major))
     }
 }
 
@@ -69,9 +128,20 @@ impl Display for Flavor {
     }
 }
 
-/// The version in what a server prints: `Redis server v=7.0.15 sha=...`.
+/// 15 in `/usr/lib/postgresql/15/bin`.
+fn major_in(folder: &Path) -> Option<u32> {
+    folder.parent()?.file_name()?.to_str()?.parse().ok()
+}
+
+/// The version in what a server prints: `Redis server v=7.0.15 sha=...`, `postgres (PostgreSQL) 15.18 (Debian ...)`,
+/// `mariadbd  Ver 10.11.18-MariaDB-0+deb12u1 for ...`.
 pub(super) fn version_of(text: &str) -> Option<&str> {
-    text.split_whitespace().find_map(|word| word.strip_prefix("v="))
+    text.split_whitespace().find_map(|word| {
+        let word = word.strip_prefix("v=").unwrap_or(word);
+        let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+        let version = word[..end].trim_end_matches('.');
+        (version.contains('.') && !version.starts_with('.')).then_some(version)
+    })
 }
 
 #[cfg(test)]
@@ -85,5 +155,21 @@ mod tests {
         assert_eq!(version_of("cannot open shared object"), None);
         assert!(Flavor::Redis7.is("7.0.15") && Flavor::Valkey8.is("8.1.1"));
         assert!(!Flavor::Redis7.is("70.1") && !Flavor::Redis8.is("7.0.15"));
+    }
+
+    #[test]
+    fn the_versions_of_databases_are_read_too() {
+        let said = [
+            ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n", "15.18"),
+            (
+                "mariadbd  Ver 10.11.18-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)\n",
+                "10.11.18",
+            ),
+            ("PgBouncer 1.24.1\nlibevent 2.1.12-stable\n", "1.24.1"),
+        ];
+        for (text, version) in said {
+            assert_eq!(version_of(text), Some(version));
+        }
+        assert!(Flavor::Postgres.is("15.18") && !Flavor::Postgres.is("9.6.1"));
     }
 }

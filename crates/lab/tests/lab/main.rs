@@ -2,9 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "how long a start took is no deadline of a lock")]
 
+use std::process::{Command, Stdio};
+
 use bramah_lab::servers::{self, Flavor};
 
 mod cluster;
+mod mariadb;
+mod pgbouncer;
+mod postgres;
 mod proxy;
 mod redis;
 mod replicated;
@@ -12,13 +17,21 @@ mod sentinels;
 #[cfg(feature = "tls")]
 mod tls;
 
-/// The flavors that this machine has; the others are reported.
+/// The flavors of Redis that this machine has; the others are reported.
 fn flavors() -> impl Iterator<Item = Flavor> {
-    Flavor::ALL.into_iter().filter(|flavor| {
-        let got = servers::get(*flavor);
-        if let Err(why) = &got {
-            servers::missing(*flavor, why);
-        }
-        got.is_ok()
-    })
+    Flavor::REDIS.into_iter().filter(|flavor| has(*flavor))
+}
+
+/// Whether this machine has a flavor; if not, that is reported.
+fn has(flavor: Flavor) -> bool {
+    let got = servers::get(flavor);
+    if let Err(why) = &got {
+        servers::missing(flavor, why);
+    }
+    got.is_ok()
+}
+
+fn runs(pid: u32) -> bool {
+    let mut kill = Command::new("kill");
+    kill.args(["-0", &pid.to_string()]).stderr(Stdio::null()).status().unwrap().success()
 }

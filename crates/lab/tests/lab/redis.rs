@@ -2,14 +2,13 @@
 
 use std::{
     net::TcpStream,
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use bramah_lab::{Redis, Reply, Signal, Wire, servers::Flavor, until};
 
-use crate::flavors;
+use crate::{flavors, runs};
 
 #[test]
 fn every_flavor_starts_and_answers_through_its_own_client() {
@@ -109,9 +108,4 @@ fn a_crash_is_noticed() {
     .unwrap();
     redis.restart().unwrap();
     assert!(redis.log().contains("crashed by signal"));
-}
-
-fn runs(pid: u32) -> bool {
-    let mut kill = Command::new("kill");
-    kill.args(["-0", &pid.to_string()]).stderr(Stdio::null()).status().unwrap().success()
 }

@@ -1,0 +1,245 @@
+//! MariaDB.
+
+use std::{fs, path::Path};
+
+use rustix::process::Signal;
+
+use crate::{
+    daemon::{Daemon, command, password, told},
+    servers::Flavor,
+    template, user,
+};
+
+/// What changes when the template is made in another way.
+const TEMPLATE: u32 = 1;
+
+/// A MariaDB with a database `bramah` and a user `bramah` who may do everything in it, and nothing elsewhere.
+///
+/// It may be called from several threads. What is asked of a server that does not run is an error.
+///
+/// ```no_run
+/// use bramah_lab::MariaDb;
+///
+/// let mariadb = MariaDb::start()?;
+/// assert_eq!(mariadb.sql("SELECT 1")?, "1");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug)]
+pub struct MariaDb {
+    daemon: Daemon,
+    password: String,
+}
+
+impl MariaDb {
+    /// Starts a server.
+    ///
+    /// # Errors
+    ///
+    /// When MariaDB cannot be had or does not start.
+    pub fn start() -> Result<Self, String> {
+        Self::with(&[])
+    }
+
+    /// Starts a server with settings of its own: `("max_connections", "20")`.
+    ///
+    /// # Errors
+    ///
+    /// When MariaDB cannot be had or does not start.
+    pub fn with(settings: &[(&str, &str)]) -> Result<Self, String> {
+        let mariadb = Daemon::retry(|| Self::prepare(settings), Self::run, |mariadb| &mariadb.daemon)?;
+        // It is told on its input, and it is not said in a log.
+        told(
+            &mut mariadb.client()?,
+            &format!(
+                "CREATE DATABASE bramah; CREATE USER bramah IDENTIFIED BY '{}'; GRANT ALL ON bramah.* TO bramah;",
+                mariadb.password
+            ),
+        )?;
+        Ok(mariadb)
+    }
+
+    fn prepare(settings: &[(&str, &str)]) -> Result<Self, String> {
+        let daemon = Daemon::new(Flavor::MariaDb, Signal::KILL)?;
+        let name = format!("mariadb-{}-{TEMPLATE}", daemon.server.version);
+        template::copy(&name, &daemon.file("data"), |data| make_template(&daemon, data))?;
+        let mariadb = Self { daemon, password: password() };
+        mariadb.configure(settings)?;
+        Ok(mariadb)
+    }
+
+    fn configure(&self, settings: &[(&str, &str)]) -> Result<(), String> {
+        let port = self.daemon.port().to_string();
+        let paths = [
+            ("basedir", base(&self.daemon)?),
+            ("datadir", self.daemon.file("data")),
+            ("socket", self.daemon.file("socket")),
+            ("pid_file", self.daemon.file("pid")),
+            ("tmpdir", self.daemon.folder().to_path_buf()),
+        ];
+        let paths = paths.map(|(setting, path)| (setting, path.to_string_lossy().into_owned()));
+        let mut lines = vec![
+            ("bind_address", "127.0.0.1"),
+            ("port", &port),
+            // Root is let in at the socket, and not over TCP.
+            ("skip_name_resolve", "ON"),
+        ];
+        lines.extend(paths.iter().map(|(setting, path)| (*setting, path.as_str())));
+        lines.extend(settings);
+        let lines: String = lines.iter().map(|(setting, value)| format!("{setting} = {value}\n")).collect();
+        self.daemon.write("server.cnf", &format!("[mariadbd]\n{lines}"))
+    }
+
+    fn run(&self) -> Result<(), String> {
+        let mut file = std::ffi::OsString::from("--defaults-file=");
+        file.push(self.daemon.file("server.cnf"));
+        self.daemon.run(&[file], |pid| {
+            // The file is written when it listens, and one of an earlier start has another process in it.
+            let written = fs::read_to_string(self.daemon.file("pid")).unwrap_or_default();
+            if written.trim() != pid.to_string() {
+                return Err("it does not listen yet".into());
+            }
+            told(&mut self.client()?, "SELECT 1").map(drop)
+        })
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.daemon.port()
+    }
+
+    /// `127.0.0.1:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.daemon.address()
+    }
+
+    /// `mysql://bramah:password@127.0.0.1:port/bramah`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_at(&self.address())
+    }
+
+    /// The same at another address, such as that of a [`Proxy`](crate::Proxy) before it.
+    #[must_use]
+    pub fn url_at(&self, address: &str) -> String {
+        format!("mysql://bramah:{}@{address}/bramah", self.password)
+    }
+
+    /// The version that it told: `10.11.18`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.daemon.server.version
+    }
+
+    /// Its process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.pid()
+    }
+
+    /// What it has logged, over all its starts.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.daemon.log()
+    }
+
+    /// Runs statements in the database `bramah` through its own client, as root. A line is a row, and a tab is between
+    /// columns.
+    ///
+    /// # Errors
+    ///
+    /// With what the client or the server complained about.
+    pub fn sql(&self, text: &str) -> Result<String, String> {
+        told(self.client()?.arg("--database=bramah"), text)
+    }
+
+    /// Runs statements as the user `bramah` over TCP.
+    ///
+    /// # Errors
+    ///
+    /// With what the client or the server complained about.
+    pub fn sql_as_user(&self, text: &str) -> Result<String, String> {
+        let mut client = client(&self.daemon)?;
+        client.args(["--protocol=tcp", "--host=127.0.0.1", "--user=bramah", "--database=bramah"]);
+        client.arg(format!("--port={}", self.port())).env("MYSQL_PWD", &self.password);
+        told(&mut client, text)
+    }
+
+    /// Root's client, at the socket.
+    fn client(&self) -> Result<std::process::Command, String> {
+        let mut client = client(&self.daemon)?;
+        let mut socket = std::ffi::OsString::from("--socket=");
+        socket.push(self.daemon.file("socket"));
+        client.args(["--user=root", "--protocol=socket"]).arg(socket);
+        Ok(client)
+    }
+
+    /// Asks it to end and waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run, or does not end.
+    pub fn stop(&self) -> Result<(), String> {
+        self.daemon.stop(Signal::TERM)
+    }
+
+    /// Kills it, as by `kill -9`, and waits until it is gone. One that does not run is left as it is.
+    pub fn kill(&self) {
+        self.daemon.end();
+    }
+
+    /// Starts it again on the same port with the same data. One that runs is killed before.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn start_again(&self) -> Result<(), String> {
+        self.kill();
+        self.run()
+    }
+
+    /// Stops it where it is. Connections stay, and nobody answers on them.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run.
+    pub fn freeze(&self) -> Result<(), String> {
+        self.daemon.freeze()
+    }
+
+    /// Lets a frozen one go on.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run.
+    pub fn thaw(&self) -> Result<(), String> {
+        self.daemon.thaw()
+    }
+}
+
+/// No headings, columns as they are, and nobody's settings.
+fn client(daemon: &Daemon) -> Result<std::process::Command, String> {
+    let mut client = command(daemon.server.cli()?)?;
+    client.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--connect-timeout=30"]);
+    Ok(client)
+}
+
+fn make_template(daemon: &Daemon, data: &Path) -> Result<(), String> {
+    let mut install = command(daemon.server.tool("mariadb-install-db")?)?;
+    let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    install
+        // It reads its settings from here first, and must not find others.
+        .arg("--no-defaults")
+        .args([option("basedir", &base(daemon)?), option("datadir", data)])
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
+    let home = data.parent().unwrap_or(data);
+    told(user::become_other(install.current_dir(home)), "").map(drop)
+}
+
+/// Where it is installed: the folder above `sbin`, which also has its messages and its first tables.
+fn base(daemon: &Daemon) -> Result<std::path::PathBuf, String> {
+    let server = daemon.server.server.path();
+    let base = server.parent().and_then(Path::parent);
+    base.map(Path::to_path_buf).ok_or_else(|| format!("{} is not in a folder of programs", server.display()))
+}
