@@ -1,6 +1,9 @@
 //! The calls to the database.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bramah_core::{
     Capacities, Claim, Error, ErrorKind, Exit, Fencing, Leasing, Liveness, Modes, Name, Opening, Order,
@@ -11,7 +14,6 @@ use sqlx::{
     PgConnection, Row,
     postgres::{PgConnectOptions, PgRow},
 };
-use std::sync::OnceLock;
 
 use crate::{
     config::Config,
@@ -27,15 +29,19 @@ const GREETING: &[&str] = &["SET default_transaction_isolation TO 'read committe
 /// How often a call is repeated that the server undid for the sake of another.
 const TRIES: usize = 5;
 
+/// How many connections renew, at the most: one for each session of the process that has to at the same moment.
+const KEEPERS: usize = 4;
+
 /// A database, over connections to it.
 #[derive(Debug)]
 pub(crate) struct Database {
     address: String,
     timeout: Duration,
-    calls: Pool<PgConnection>,
-    /// Renewals have a connection that no call can take.
-    keep: Pool<PgConnection>,
-    options: PgConnectOptions,
+    calls: Arc<Pool<PgConnection>>,
+    /// Renewals have connections that no call can take.
+    keep: Arc<Pool<PgConnection>>,
+    /// With which the listener connects, if there is to be one.
+    ear: Option<PgConnectOptions>,
     office: Office,
     listener: OnceLock<Listener>,
 }
@@ -43,14 +49,21 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn new(config: &Config, office: Office) -> Self {
         let terms = &config.terms;
-        let pool =
-            |size| Pool::new(config.options.clone(), size, terms.pool_idle, terms.connect_timeout, GREETING);
+        let pool = |size| {
+            Arc::new(Pool::new(
+                config.options.clone(),
+                size,
+                terms.pool_idle,
+                terms.connect_timeout,
+                GREETING,
+            ))
+        };
         Self {
             address: config.address(),
             timeout: terms.timeout,
             calls: pool(terms.pool),
-            keep: pool(1),
-            options: config.options.clone(),
+            keep: pool(KEEPERS),
+            ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
         }
@@ -60,7 +73,12 @@ impl Database {
         self.over(&self.calls, text, patience).await
     }
 
-    async fn over(&self, pool: &Pool<PgConnection>, text: String, patience: Duration) -> Result<Vec<PgRow>> {
+    async fn over(
+        &self,
+        pool: &Arc<Pool<PgConnection>>,
+        text: String,
+        patience: Duration,
+    ) -> Result<Vec<PgRow>> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -99,7 +117,7 @@ impl Base for Database {
             order: Order::Fifo,
             fence: Fencing::Durable,
             liveness: Liveness::Lease,
-            wake: Waking::Pushed,
+            wake: if self.ear.is_some() { Waking::Pushed } else { Waking::Polled },
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
@@ -149,10 +167,15 @@ impl Base for Database {
              ON CONFLICT (session) DO UPDATE SET about = excluded.about"
         );
         self.query(text, patience).await?;
-        let listener =
-            self.listener.get_or_init(|| Listener::start(&self.office, self.options.clone(), wakes));
-        // One that cannot be heard now asks from time to time.
-        let _ = tokio::time::timeout(patience, listener.attend(opening.session)).await;
+        // The connection that renews is there before it is needed.
+        self.over(&self.keep, "SELECT 1".to_owned(), patience).await?;
+        if let Some(options) = &self.ear {
+            let listener = self
+                .listener
+                .get_or_init(|| Listener::start(&self.office, options.clone(), self.calls.clone(), wakes));
+            // One that cannot be heard now asks from time to time.
+            let _ = tokio::time::timeout(patience, listener.attend(opening.session)).await;
+        }
         Ok(())
     }
 

@@ -26,6 +26,8 @@ const DRIVERS: [&str; 11] = [
 pub struct Config {
     pub(crate) options: PgConnectOptions,
     pub(crate) terms: Terms,
+    /// Whether waiters are told by NOTIFY.
+    pub(crate) listen: bool,
 }
 
 impl Config {
@@ -39,7 +41,8 @@ impl Config {
     /// | option | values |
     /// |---|---|
     /// | `mode` | `table` |
-    /// | `pool` | 1 to 256 connections for calls, 8 if not said; one more renews, and one listens |
+    /// | `pool` | 1 to 256 connections for calls, 8 if not said; up to four more renew, and one listens |
+    /// | `listen` | `on` (if not said), or `off` behind a pooler that hands connections out by transaction: waiters ask then |
     /// | `pool_idle` | `60s` (if not said): how long a connection may rest before it ends |
     /// | `connect_timeout`, `timeout` | `500ms`, `2s` (if not said) |
     /// | `sslmode` | `disable`, `allow`, `prefer` (if not said), `require`, `verify-ca`, `verify-full` |
@@ -55,9 +58,18 @@ impl Config {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut terms = Terms::default();
         let mut theirs = Vec::new();
+        let mut listen = true;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if terms.set(name, value)? {
+                continue;
+            }
+            if name == "listen" {
+                listen = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(wrong("listen= is on or off")),
+                };
                 continue;
             }
             if name == "password" {
@@ -68,7 +80,7 @@ impl Config {
             if !DRIVERS.contains(&name) {
                 let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
                 return Err(wrong(format!(
-                    "there is no option {shown:?}; there are {}, {}",
+                    "there is no option {shown:?}; there are {}, listen, {}",
                     Terms::NAMES,
                     DRIVERS.join(", ")
                 )));
@@ -89,7 +101,7 @@ impl Config {
             Some(_) => options,
             None => options.application_name("bramah"),
         };
-        Ok(Self { options, terms })
+        Ok(Self { options, terms, listen })
     }
 
     /// `host:port`, for errors.
@@ -138,6 +150,7 @@ mod tests {
             ("mysql://h", "a postgres url starts with postgres://"),
             ("postgres://u:secret@h?color=red", "there is no option \"color\""),
             ("postgres://u:secret@h?password=secret", "a password among the options would be printed"),
+            ("postgres://u:secret@h?listen=maybe", "listen= is on or off"),
             ("postgres://u:secret@h?pool=0", "pool=0: expected 1 to 256"),
             ("postgres://u:secret@h:notaport/", "percent-encode"),
         ] {

@@ -14,7 +14,7 @@ mod text;
 use std::sync::Arc;
 
 use bramah_core::{Engine, Result};
-use bramah_relational::{Office, Table};
+use bramah_relational::{Office, Shelf, Table};
 
 use base::Database;
 pub use config::Config;
@@ -25,12 +25,14 @@ pub use init::SCHEMA;
 pub struct Postgres(Table<Database>);
 
 impl Postgres {
-    /// The engine for a URL; see [`Config::from_url`].
+    /// The engine for a URL; see [`Config::from_url`]. While one for the same URL is in use in this process, it is the same, with
+    /// its connections.
     ///
     /// # Errors
     /// `Invalid` for a URL that is not understood. Nothing is connected to yet.
     pub fn from_url(url: &str) -> Result<Self> {
-        Self::new(&Config::from_url(url)?)
+        static SHELF: Shelf<Database> = Shelf::new();
+        SHELF.get(url, || Ok(Self::new(&Config::from_url(url)?)?.0)).map(Self)
     }
 
     /// The engine for settings of your own.

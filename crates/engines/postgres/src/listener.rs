@@ -13,9 +13,9 @@ use std::{
 };
 
 use bramah_core::SessionId;
-use bramah_relational::{Office, Wakes};
+use bramah_relational::{Office, Pool, Trouble, Wakes};
 use sqlx::{
-    AssertSqlSafe, Connection, PgConnection,
+    PgConnection,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
 use tokio::{
@@ -47,11 +47,16 @@ enum Order {
 
 impl Listener {
     /// Starts one. It ends when this is dropped.
-    pub(crate) fn start(office: &Office, options: PgConnectOptions, wakes: Arc<Wakes>) -> Self {
+    pub(crate) fn start(
+        office: &Office,
+        options: PgConnectOptions,
+        calls: Arc<Pool<PgConnection>>,
+        wakes: Arc<Wakes>,
+    ) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let told = Arc::new(AtomicBool::new(false));
         let sessions = Arc::new(Mutex::new(HashSet::new()));
-        let post = Post { options, wakes, told: told.clone(), sessions: sessions.clone(), inbox };
+        let post = Post { options, calls, wakes, told: told.clone(), sessions: sessions.clone(), inbox };
         office.spawn(post.run());
         Self { orders, told, sessions }
     }
@@ -78,6 +83,7 @@ impl Listener {
 /// The other end.
 struct Post {
     options: PgConnectOptions,
+    calls: Arc<Pool<PgConnection>>,
     wakes: Arc<Wakes>,
     told: Arc<AtomicBool>,
     sessions: Arc<Mutex<HashSet<SessionId>>>,
@@ -181,12 +187,14 @@ impl Post {
         }
     }
 
-    /// Says something, over a connection for this alone.
+    /// Says something, over another connection.
     async fn call(&self, channel: &str) -> Result<(), sqlx::Error> {
-        let mut mouth = PgConnection::connect_with(&self.options).await?;
         let text = format!("SELECT pg_notify('{channel}', '')");
-        sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut mouth).await?;
-        mouth.close().await
+        match self.calls.query(text, CONNECT).await {
+            Ok(_) => Ok(()),
+            Err(Trouble::Said(error)) => Err(error),
+            Err(_) => Err(sqlx::Error::PoolTimedOut),
+        }
     }
 
     /// Behind a pooler that does not pass on what is said: keeps the books for a while, and tries again.

@@ -20,5 +20,5 @@ pub use base::{Base, Footing};
 pub use office::Office;
 pub use options::{Mode, Terms};
 pub use pool::{Pool, Trouble};
-pub use table::Table;
+pub use table::{Shelf, Table};
 pub use wakes::Wakes;

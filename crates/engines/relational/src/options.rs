@@ -19,7 +19,7 @@ pub enum Mode {
 pub struct Terms {
     /// Where the locks are.
     pub mode: Mode,
-    /// The most connections for calls. One more renews, and one listens.
+    /// The most connections for calls. Others renew, and one listens.
     pub pool: usize,
     /// How long a connection may rest before it ends.
     pub pool_idle: Duration,

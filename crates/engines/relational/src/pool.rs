@@ -2,22 +2,25 @@
 //!
 //! The driver's own pool asks every connection whether it lives when it comes back: a round trip more for each statement.
 //! Here a connection that was at rest is believed to live, and what it could not carry is tried once more on a new one: every
-//! statement of ours may be repeated.
+//! statement of ours may be repeated. And one that takes longer to be made than its caller has time is there for the next.
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bramah_core::{Clock, Moment};
 use sqlx::{AssertSqlSafe, Connection, Database, Executor};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::timeout,
+};
 
 /// Connections to one server, all with the same login.
 pub struct Pool<C: Connection> {
     options: <C as Connection>::Options,
-    seats: Semaphore,
+    seats: Arc<Semaphore>,
     idle: Mutex<Vec<Idle<C>>>,
     rest: Duration,
     connect_timeout: Duration,
@@ -33,11 +36,11 @@ struct Idle<C> {
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum Trouble {
-    /// All connections were in use for so long.
+    /// All connections were in use for so long, or being made.
     Full(Duration),
     /// No connection was made in this time.
     Unconnected(Duration),
-    /// There was none, or it did not answer in time: whether it was carried out is not known.
+    /// It did not answer in time: whether it was carried out is not known.
     Silent(Duration),
     /// The driver, or the server through it, says why.
     Said(sqlx::Error),
@@ -52,7 +55,7 @@ impl<C: Connection> fmt::Debug for Pool<C> {
 
 impl<C> Pool<C>
 where
-    C: Connection,
+    C: Connection + 'static,
     for<'c> &'c mut C: Executor<'c, Database = C::Database>,
 {
     /// At the most `size` connections, which end when they were not used for `rest`. Each begins with the statements of
@@ -66,7 +69,7 @@ where
     ) -> Self {
         Self {
             options,
-            seats: Semaphore::new(size),
+            seats: Arc::new(Semaphore::new(size)),
             idle: Mutex::default(),
             rest,
             connect_timeout,
@@ -84,14 +87,15 @@ where
     /// # Errors
     /// Why not.
     pub async fn query(
-        &self,
+        self: &Arc<Self>,
         text: String,
         patience: Duration,
     ) -> Result<Vec<<C::Database as Database>::Row>, Trouble> {
         let until = self.clock.now() + patience;
         let left = || until.since(self.clock.now());
-        let Ok(Ok(_seat)) = timeout(patience, self.seats.acquire()).await else {
-            return Err(Trouble::Full(patience));
+        let seat = match timeout(patience, self.seats.clone().acquire_owned()).await {
+            Ok(Ok(seat)) => seat,
+            _ => return Err(Trouble::Full(patience)),
         };
         while let Some(mut connection) = self.rested() {
             match timeout(left(), rows(&mut connection, text.clone())).await {
@@ -103,7 +107,11 @@ where
                 }
             }
         }
-        let mut connection = self.connect(left()).await?;
+        let (mut connection, _seat) = match timeout(left(), self.dial(seat)).await {
+            Ok(Ok(Ok(dialled))) => dialled,
+            Ok(Ok(Err(trouble))) => return Err(trouble),
+            _ => return Err(Trouble::Unconnected(patience)),
+        };
         match timeout(left(), rows(&mut connection, text)).await {
             Err(_) => Err(Trouble::Silent(patience)),
             Ok(Err(error)) if is_broken(&error) => Err(Trouble::Said(error)),
@@ -114,12 +122,23 @@ where
         }
     }
 
-    /// A connection of the caller's own, beside the others.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub async fn connect(&self, patience: Duration) -> Result<C, Trouble> {
-        let patience = patience.min(self.connect_timeout);
+    /// Makes a connection, in a task of its own that keeps the seat meanwhile. If nobody waits for it any more it rests.
+    fn dial(
+        self: &Arc<Self>,
+        seat: OwnedSemaphorePermit,
+    ) -> oneshot::Receiver<Result<(C, OwnedSemaphorePermit), Trouble>> {
+        let (tell, told) = oneshot::channel();
+        let pool = self.clone();
+        tokio::spawn(async move {
+            let made = pool.connect().await.map(|connection| (connection, seat));
+            if let Err(Ok((connection, _seat))) = tell.send(made) {
+                pool.put_back(connection);
+            }
+        });
+        told
+    }
+
+    async fn connect(&self) -> Result<C, Trouble> {
         let greet = async {
             let mut connection = C::connect_with(&self.options).await?;
             for text in self.greeting {
@@ -127,9 +146,9 @@ where
             }
             Ok(connection)
         };
-        match timeout(patience, greet).await {
+        match timeout(self.connect_timeout, greet).await {
             Ok(connected) => connected.map_err(Trouble::Said),
-            Err(_) => Err(Trouble::Unconnected(patience)),
+            Err(_) => Err(Trouble::Unconnected(self.connect_timeout)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::{
     fmt,
     os::fd::OwnedFd,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -31,6 +31,41 @@ const BATCH: usize = 500;
 /// Locks in a table. Clones share everything.
 pub struct Table<B>(Arc<Inner<B>>);
 
+/// The tables of this process that are in use, by their URLs: whoever names the same one shares its connections.
+#[derive(Debug)]
+pub struct Shelf<B>(Mutex<Vec<(String, Weak<Inner<B>>)>>);
+
+impl<B: Base> Shelf<B> {
+    /// An empty one, for a static.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// The table for `url`, made by `make` if nobody uses it.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get(&self, url: &str, make: impl FnOnce() -> Result<Table<B>>) -> Result<Table<B>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, table)| table.strong_count() > 0);
+        if let Some(table) =
+            known.iter().find(|(other, _)| other == url).and_then(|(_, table)| table.upgrade())
+        {
+            return Ok(Table(table));
+        }
+        let table = make()?;
+        known.push((url.to_owned(), Arc::downgrade(&table.0)));
+        Ok(table)
+    }
+}
+
+impl<B: Base> Default for Shelf<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the clones of a table share.
 struct Inner<B> {
     base: Arc<B>,
     office: Office,
@@ -81,7 +116,8 @@ impl<B: Base> Inner<B> {
     }
 
     async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
-        let (ttl, patience) = (opening.ttl, self.patience(opening.ttl));
+        // Connections have to be made for it, and nothing is held yet.
+        let (ttl, patience) = (opening.ttl, self.base.timeout());
         if !self.examined.load(Ordering::Acquire) {
             self.base.clone().examine(patience).await?;
             self.examined.store(true, Ordering::Release);
