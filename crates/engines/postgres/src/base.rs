@@ -6,8 +6,8 @@ use std::{
 };
 
 use bramah_core::{
-    Capacities, Claim, Error, ErrorKind, Exit, Fencing, Leasing, Liveness, Modes, Name, Opening, Order,
-    Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
+    Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name,
+    Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{Answer, Base, Break, Footing, Found, Office, Pool, Renewed, Seen, Wakes};
 use sqlx::{
@@ -216,9 +216,35 @@ impl Base for Database {
             millis(claim.ttl),
             millis(claim.kept()),
             quoted(&claim.note),
-            number(claim.floor.map(bramah_core::Fence::get)),
+            number(claim.floor.map(Fence::get)),
         );
         self.standing(&claim, text, patience).await
+    }
+
+    async fn granted(
+        self: Arc<Self>,
+        waiting: Vec<ClaimId>,
+        patience: Duration,
+    ) -> Result<Vec<(ClaimId, Fence)>> {
+        let mut sessions: Vec<SessionId> = waiting.iter().map(|id| id.session).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        let mut granted = Vec::new();
+        for session in sessions {
+            let seqs = waiting.iter().filter(|id| id.session == session).map(|id| id.seq);
+            let text = format!(
+                "SELECT seq, coalesce(raised, ticket) FROM bramah_claims \
+                  WHERE session = {} AND seq = ANY ({}::bigint[]) AND held AND until > clock_timestamp()",
+                uuid(session),
+                array(seqs)
+            );
+            for row in self.query(text, patience).await? {
+                let read = || -> Result<_, sqlx::Error> { Ok((whole(&row, 0)?, whole(&row, 1)?)) };
+                let (seq, fence) = read().map_err(|error| self.misread(&error))?;
+                granted.push((ClaimId { session, seq }, Fence::new(fence)));
+            }
+        }
+        Ok(granted)
     }
 
     async fn leave(self: Arc<Self>, claim: Arc<Claim>, exit: Exit, patience: Duration) -> Result<()> {

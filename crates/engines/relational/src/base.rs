@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
-use bramah_core::{Claim, Exit, Name, Opening, Profile, Result, Scope, SessionId};
+use bramah_core::{Claim, ClaimId, Exit, Fence, Name, Opening, Profile, Result, Scope, SessionId};
 
 use crate::{Answer, Break, Renewed, Seen, Wakes};
 
@@ -44,6 +44,13 @@ pub trait Base: Debug + Send + Sync + 'static {
         claim: Arc<Claim>,
         patience: Duration,
     ) -> impl Future<Output = Result<Answer>> + Send;
+
+    /// Which of these claims, which wait as far as we know, are held, and with which fences: for who is not told.
+    fn granted(
+        self: Arc<Self>,
+        waiting: Vec<ClaimId>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Vec<(ClaimId, Fence)>>> + Send;
 
     /// Leaves.
     fn leave(

@@ -10,6 +10,7 @@ mod base;
 mod flights;
 mod office;
 mod options;
+mod poll;
 mod pool;
 mod survey;
 mod table;

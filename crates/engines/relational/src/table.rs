@@ -18,12 +18,13 @@ use bramah_core::{
 use crate::{
     Answer, Base, Footing, Office, Wakes,
     flights::Flights,
+    poll::Poll,
     survey::{self, Sight, claim_of},
 };
 
-/// The longest time that a waiter trusts to be told, and how often it asks where nobody tells.
+/// The longest time that a waiter trusts to be told, and how often one without a place asks where nobody tells.
 const TRUST: Duration = Duration::from_secs(2);
-const POLL: Duration = Duration::from_millis(100);
+const UNTOLD: Duration = Duration::from_millis(100);
 
 /// How many claims one call renews.
 const BATCH: usize = 500;
@@ -71,6 +72,7 @@ struct Inner<B> {
     office: Office,
     wakes: Arc<Wakes>,
     flights: Arc<Flights>,
+    poll: Arc<Poll>,
     examined: AtomicBool,
 }
 
@@ -82,6 +84,7 @@ impl<B: Base> Table<B> {
             office,
             wakes: Arc::default(),
             flights: Arc::default(),
+            poll: Arc::default(),
             examined: AtomicBool::new(false),
         }))
     }
@@ -139,15 +142,16 @@ impl<B: Base> Inner<B> {
         } else {
             self.base.clone().enter(claim.clone(), patience).await
         };
-        let trust = match self.base.footing(id.session) {
-            Footing::Told => TRUST,
-            Footing::Untold => POLL.mul_f64(0.5 + fastrand::f64() / 2.0),
-        };
+        let told = self.base.footing(id.session) == Footing::Told;
         match (answer, place, watch) {
             (Ok(Answer::Queued { ahead, sleep }), Some(wake), _) => {
-                Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: sleep.min(trust) })
+                if !told {
+                    self.poll.go(&self.office, &self.base, &self.wakes);
+                }
+                Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: sleep.min(TRUST) })
             }
             (Ok(Answer::Watching { sleep }), _, Some((wake, _))) => {
+                let trust = if told { TRUST } else { UNTOLD.mul_f64(0.5 + fastrand::f64() / 2.0) };
                 Ok(Standing::Queued { ahead: None, wake, sleep: sleep.min(trust) })
             }
             (answer, place, watch) => {

@@ -71,11 +71,11 @@ impl Wakes {
         }
     }
 
-    /// Which claims of the session wait in line now.
-    pub fn waiting_of(&self, session: SessionId) -> Vec<ClaimId> {
+    /// Which claims wait in line now.
+    pub(crate) fn places(&self) -> Vec<ClaimId> {
         let mut waiting = self.waiting();
         waiting.places.retain(|_, (bell, _)| !bell.is_deaf());
-        waiting.places.keys().filter(|id| id.session == session).copied().collect()
+        waiting.places.keys().copied().collect()
     }
 
     /// A claim was granted.
@@ -182,6 +182,6 @@ mod tests {
         for text in ["", "g", "g 1", "g x 1", "g 1 x", "b", "b x", "z 1", "g  ", "w"] {
             wakes.hear(SESSION, text);
         }
-        assert_eq!(wakes.waiting_of(SESSION), [id(1)]);
+        assert_eq!(wakes.places(), [id(1)]);
     }
 }
