@@ -19,7 +19,7 @@ use crate::{
     config::Config,
     error,
     init::VERSION,
-    listener::Listener,
+    listener::{self, Listener},
     text::{array, number, optional, quoted, session as uuid},
 };
 
@@ -89,7 +89,19 @@ impl Database {
         }
     }
 
-    fn misread(&self, error: &sqlx::Error) -> Error {
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether what is said by NOTIFY reaches us, found out anew.
+    pub(crate) async fn is_heard(&self) -> bool {
+        match &self.ear {
+            Some(options) => listener::hears(options, &self.calls).await,
+            None => false,
+        }
+    }
+
+    pub(crate) fn misread(&self, error: &sqlx::Error) -> Error {
         let text = format!(
             "postgres at {}: an answer is not understood ({error}); are its functions of another version? run bramah init",
             self.address
@@ -160,13 +172,9 @@ impl Base for Database {
         wakes: Arc<Wakes>,
         patience: Duration,
     ) -> Result<()> {
-        let session = uuid(opening.session);
         let about = quoted(&opening.about.encode());
-        let text = format!(
-            "INSERT INTO bramah_sessions (session, about, until) VALUES ({session}, {about}, 'infinity') \
-             ON CONFLICT (session) DO UPDATE SET about = excluded.about"
-        );
-        self.query(text, patience).await?;
+        self.query(format!("SELECT bramah_open({}, {about})", uuid(opening.session)), patience).await?;
+        self.query("SELECT bramah_sweep()".to_owned(), patience).await?;
         // The connection that renews is there before it is needed.
         self.over(&self.keep, "SELECT 1".to_owned(), patience).await?;
         if let Some(options) = &self.ear {
