@@ -99,6 +99,8 @@ impl MariaDb {
         if self.flavor() == Flavor::MySql {
             // Another protocol, on a port that all servers would share.
             lines.push(("mysqlx", "OFF"));
+            // A directory that only an installation makes.
+            lines.push(("secure_file_priv", "NULL"));
         }
         lines.extend(paths.iter().map(|(setting, path)| (*setting, path.as_str())));
         lines.extend(settings);
