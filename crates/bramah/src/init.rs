@@ -30,7 +30,7 @@ pub fn schema(url: &str) -> Result<&'static str> {
 }
 
 fn needless(scheme: &str) -> Error {
-    let known = |shown: &&str| shown.split(':').next().is_some_and(|first| scheme.starts_with(first));
+    let known = |shown: &&&str| shown.split(':').next().is_some_and(|first| scheme.starts_with(first));
     match crate::schemes().iter().find(known) {
         Some(_) => {
             Error::new(ErrorKind::Unsupported, format!("{scheme}: needs no preparation: use it as it is"))
