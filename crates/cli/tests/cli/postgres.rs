@@ -45,6 +45,7 @@ fn a_newcomer_is_led_to_init_and_then_locks() {
     assert_eq!((code, out.as_str()), (0, "held\n"), "{err}");
 }
 
+/// An administrator makes the tables, and the user needs the rights that the docs list.
 #[test]
 fn what_init_would_run_runs_in_psql() {
     let shop = Shop::new();
@@ -52,7 +53,16 @@ fn what_init_would_run_runs_in_psql() {
     assert_eq!(code, 0);
     assert!(shop.server.sql("SELECT to_regclass('bramah_claims')").unwrap().is_empty(), "dry means dry");
     shop.server.sql(&schema).unwrap();
-    assert_eq!(shop.done(&["run", "a", "--", "true"]).0, 0);
+    let (code, _, err) = shop.done(&["run", "a", "--", "true"]);
+    assert_eq!(code, 77, "{err}");
+    assert!(err.contains("does not allow it: permission denied for table bramah_schema"), "{err}");
+    let tables = "bramah_claims, bramah_sessions, bramah_floors, bramah_watchers, bramah_breaks";
+    let rights = format!(
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO bramah; GRANT SELECT ON bramah_schema TO bramah"
+    );
+    shop.server.sql(&rights).unwrap();
+    let (code, _, err) = shop.done(&["run", "a", "--", "true"]);
+    assert_eq!((code, err), (0, String::new()));
 }
 
 #[test]
