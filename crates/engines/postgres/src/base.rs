@@ -1,7 +1,10 @@
 //! The calls to the database.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,8 +26,9 @@ use crate::{
     text::{array, number, optional, quoted, session as uuid},
 };
 
-/// What a connection begins with. The tables' functions need it, and a user's default may be another.
-const GREETING: &[&str] = &["SET default_transaction_isolation TO 'read committed'"];
+/// What a call begins with where a user's transactions are of another level than the functions need. Not once for a
+/// connection: behind a pooler that would be somebody else's a moment later.
+const LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ";
 
 /// How often a call is repeated that the server undid for the sake of another.
 const TRIES: usize = 5;
@@ -44,19 +48,15 @@ pub(crate) struct Database {
     ear: Option<PgConnectOptions>,
     office: Office,
     listener: OnceLock<Listener>,
+    /// Whether every call says which level it needs.
+    levels: AtomicBool,
 }
 
 impl Database {
     pub(crate) fn new(config: &Config, office: Office) -> Self {
         let terms = &config.terms;
         let pool = |size| {
-            Arc::new(Pool::new(
-                config.options.clone(),
-                size,
-                terms.pool_idle,
-                terms.connect_timeout,
-                GREETING,
-            ))
+            Arc::new(Pool::new(config.options.clone(), size, terms.pool_idle, terms.connect_timeout, &[]))
         };
         Self {
             address: config.address(),
@@ -66,6 +66,7 @@ impl Database {
             ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
+            levels: AtomicBool::new(false),
         }
     }
 
@@ -82,8 +83,12 @@ impl Database {
         let mut tries = 0;
         loop {
             tries += 1;
-            match pool.query(text.clone(), patience).await {
+            let level = if self.levels.load(Ordering::Relaxed) { LEVEL } else { "" };
+            match pool.query(format!("{level}{text}"), patience).await {
                 Err(trouble) if error::is_undone(&trouble) && tries < TRIES => {}
+                Err(trouble) if error::is_level(&trouble) && level.is_empty() => {
+                    self.levels.store(true, Ordering::Relaxed);
+                }
                 answer => return answer.map_err(|trouble| error::of(trouble, &self.address)),
             }
         }

@@ -85,6 +85,11 @@ fn said(error: sqlx::Error, address: &str) -> Error {
     Error::caused(kind, text, error)
 }
 
+/// Whether the functions do not work in transactions of this level.
+pub(crate) fn is_level(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Said(sqlx::Error::Database(server)) if server.code().as_deref() == Some("BR001"))
+}
+
 /// Whether another try at once may succeed: the server undid it for the sake of another.
 pub(crate) fn is_undone(trouble: &Trouble) -> bool {
     match trouble {

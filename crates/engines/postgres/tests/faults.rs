@@ -282,3 +282,15 @@ async fn many_claims_need_few_connections() {
     drop(guards);
     assert_eq!(session.close(Duration::from_secs(30)).await.left, []);
 }
+
+/// Where a snapshot is older than the name's lock, two could see the same line as empty.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_of_another_level_are_refused_by_the_functions_and_ours_say_which() {
+    let server = ready(&[]).await;
+    let refused = server
+        .sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT bramah_leave('a', '00000000000000000000000000000001', 1, NULL, NULL)")
+        .unwrap_err();
+    assert!(refused.contains("bramah needs transactions that read what was committed"), "{refused}");
+    server.sql("ALTER ROLE bramah SET default_transaction_isolation = 'serializable'").unwrap();
+    counts_under(&server, |_| (), 3).await;
+}
