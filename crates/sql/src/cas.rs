@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use sqlx::{Encode, SqlSafeStr, Transaction, Type};
+use sqlx::{Encode, SqlSafeStr, Type};
 
 use crate::{
     Error,
     dialect::Dialect,
     probe::{Held, Probe, Write},
     statement::Statement,
+    tx::InTransaction,
 };
 
 /// Writes a row if it is still in the version that was read, and tells what is wrong if it is not.
@@ -38,18 +39,18 @@ use crate::{
 /// - **An update that does not raise the version is no guard.** Two writers that read version 3 both match it, both count one
 ///   row, and the second overwrites the first. Without `CLIENT_FOUND_ROWS` the second might have changed nothing and
 ///   counted none, which is no guard either. With `version = version + 1` both ways of counting say the same.
-pub fn cas<'t, 'c, DB: Dialect>(tx: &'t mut Transaction<'c, DB>, update: impl SqlSafeStr) -> Cas<'t, 'c, DB> {
+pub fn cas<X: InTransaction>(tx: &mut X, update: impl SqlSafeStr) -> Cas<'_, X::Db> {
     let held = Err(Error::Misuse("cas was not told which version was read; call version()"));
-    Cas { write: Write { tx, update: Statement::new(update), held } }
+    Cas { write: Write { connection: tx.connection(), update: Statement::new(update), held } }
 }
 
 /// A compare-and-set step under construction; see [`cas`].
 #[must_use = "nothing is sent before execute"]
-pub struct Cas<'t, 'c, DB: Dialect> {
-    write: Write<'t, 'c, DB>,
+pub struct Cas<'t, DB: Dialect> {
+    write: Write<'t, DB>,
 }
 
-impl<'t, 'c, DB: Dialect> Cas<'t, 'c, DB> {
+impl<'t, DB: Dialect> Cas<'t, DB> {
     /// Binds the next parameter of the update.
     pub fn bind<'v, T: Encode<'v, DB> + Type<DB>>(mut self, value: T) -> Self {
         self.write.update.bind(value);
@@ -67,12 +68,12 @@ impl<'t, 'c, DB: Dialect> Cas<'t, 'c, DB> {
     }
 
     /// The select that gives the version of the row, or no row. It is run only if the update wrote nothing.
-    pub fn probe(self, select: impl SqlSafeStr) -> Probe<'t, 'c, DB> {
+    pub fn probe(self, select: impl SqlSafeStr) -> Probe<'t, DB> {
         self.write.probe(select)
     }
 }
 
-impl<DB: Dialect> fmt::Debug for Cas<'_, '_, DB> {
+impl<DB: Dialect> fmt::Debug for Cas<'_, DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cas").field("held", &self.write.held).finish_non_exhaustive()
     }

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use bramah_core::Fence;
-use sqlx::{Encode, SqlSafeStr, Transaction, Type};
+use sqlx::{Encode, SqlSafeStr, Type};
 
 use crate::{
     Error,
     dialect::Dialect,
     probe::{Held, Probe, Write},
     statement::Statement,
+    tx::InTransaction,
 };
 
 /// Writes a row under the fence of a lock, unless the row has seen a later one.
@@ -40,23 +41,19 @@ use crate::{
 /// `update account set balance = ?, fence = ? where id = ? and fence <= ?`.
 ///
 /// The same fence may write again, as a holder does. What is refused is a smaller one: [`Error::Stale`].
-pub fn fenced<'t, 'c, DB: Dialect>(
-    tx: &'t mut Transaction<'c, DB>,
-    fence: Fence,
-    update: impl SqlSafeStr,
-) -> Fenced<'t, 'c, DB> {
+pub fn fenced<X: InTransaction>(tx: &mut X, fence: Fence, update: impl SqlSafeStr) -> Fenced<'_, X::Db> {
     let held = Err(Error::Misuse("the fence is not in the statement; call fence() where it is bound"));
-    Fenced { fence, write: Write { tx, update: Statement::new(update), held } }
+    Fenced { fence, write: Write { connection: tx.connection(), update: Statement::new(update), held } }
 }
 
 /// A fenced write under construction; see [`fenced`].
 #[must_use = "nothing is sent before execute"]
-pub struct Fenced<'t, 'c, DB: Dialect> {
+pub struct Fenced<'t, DB: Dialect> {
     fence: Fence,
-    write: Write<'t, 'c, DB>,
+    write: Write<'t, DB>,
 }
 
-impl<'t, 'c, DB: Dialect> Fenced<'t, 'c, DB> {
+impl<'t, DB: Dialect> Fenced<'t, DB> {
     /// Binds the next parameter of the update.
     pub fn bind<'v, T: Encode<'v, DB> + Type<DB>>(mut self, value: T) -> Self {
         self.write.update.bind(value);
@@ -79,12 +76,12 @@ impl<'t, 'c, DB: Dialect> Fenced<'t, 'c, DB> {
     }
 
     /// The select that gives the fence of the row, or no row. It is run only if the update wrote nothing.
-    pub fn probe(self, select: impl SqlSafeStr) -> Probe<'t, 'c, DB> {
+    pub fn probe(self, select: impl SqlSafeStr) -> Probe<'t, DB> {
         self.write.probe(select)
     }
 }
 
-impl<DB: Dialect> fmt::Debug for Fenced<'_, '_, DB> {
+impl<DB: Dialect> fmt::Debug for Fenced<'_, DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fenced").field("fence", &self.fence).finish_non_exhaustive()
     }

@@ -2,9 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use sqlx::{Encode, FromRow, SqlSafeStr, Transaction, Type};
+use sqlx::{Encode, FromRow, SqlSafeStr, Type};
 
-use crate::{Error, Result, dialect::Dialect, statement::Statement};
+use crate::{Error, Result, dialect::Dialect, statement::Statement, tx::InTransaction};
 
 /// How strongly a row is locked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -42,13 +42,13 @@ pub enum Wait {
 /// The select is yours; the clause that locks is put behind it. It takes a transaction and nothing else, because outside of
 /// one a row lock ends with its own statement and protects nothing:
 ///
-/// ```compile_fail,E0308
+/// ```compile_fail,E0277
 /// # async fn example(pool: &mut sqlx::PgPool) {
 /// bramah_sql::for_update(pool, "select 1 from t_bonus");
 /// # }
 /// ```
 ///
-/// ```compile_fail,E0308
+/// ```compile_fail,E0277
 /// # async fn example(connection: &mut sqlx::PgConnection) {
 /// bramah_sql::for_update(connection, "select 1 from t_bonus");
 /// # }
@@ -69,21 +69,18 @@ pub enum Wait {
 /// # Ok(())
 /// # }
 /// ```
-pub fn for_update<'t, 'c, DB: Dialect>(
-    tx: &'t mut Transaction<'c, DB>,
-    select: impl SqlSafeStr,
-) -> ForUpdate<'t, 'c, DB> {
-    ForUpdate { tx, ask: Ask::new(select) }
+pub fn for_update<X: InTransaction>(tx: &mut X, select: impl SqlSafeStr) -> ForUpdate<'_, X::Db> {
+    ForUpdate { connection: tx.connection(), ask: Ask::new(select) }
 }
 
 /// A locking select under construction; see [`for_update`].
 #[must_use = "nothing is sent before fetch"]
-pub struct ForUpdate<'t, 'c, DB: Dialect> {
-    tx: &'t mut Transaction<'c, DB>,
+pub struct ForUpdate<'t, DB: Dialect> {
+    connection: &'t mut DB::Connection,
     ask: Ask<DB>,
 }
 
-impl<DB: Dialect> ForUpdate<'_, '_, DB> {
+impl<DB: Dialect> ForUpdate<'_, DB> {
     /// Binds the next parameter of the select.
     pub fn bind<'v, T: Encode<'v, DB> + Type<DB>>(mut self, value: T) -> Self {
         self.ask.select.bind(value);
@@ -148,7 +145,7 @@ impl<DB: Dialect> ForUpdate<'_, '_, DB> {
     where
         T: for<'r> FromRow<'r, DB::Row>,
     {
-        let rows = self.ask.run(self.tx).await?;
+        let rows = self.ask.run(self.connection).await?;
         Ok(rows.first().map(T::from_row).transpose()?)
     }
 
@@ -165,12 +162,12 @@ impl<DB: Dialect> ForUpdate<'_, '_, DB> {
     where
         T: for<'r> FromRow<'r, DB::Row>,
     {
-        let rows = self.ask.run(self.tx).await?;
+        let rows = self.ask.run(self.connection).await?;
         Ok(rows.iter().map(T::from_row).collect::<sqlx::Result<_>>()?)
     }
 }
 
-impl<DB: Dialect> fmt::Debug for ForUpdate<'_, '_, DB> {
+impl<DB: Dialect> fmt::Debug for ForUpdate<'_, DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.ask.fmt(f)
     }
@@ -188,13 +185,13 @@ impl<DB: Dialect> Ask<DB> {
         Self { select: Statement::new(select), strength: Strength::default(), wait: Wait::default() }
     }
 
-    pub(crate) async fn run(self, tx: &mut Transaction<'_, DB>) -> Result<Vec<DB::Row>> {
+    pub(crate) async fn run(self, connection: &mut DB::Connection) -> Result<Vec<DB::Row>> {
         let (select, keys) = self.select.ready()?;
         let wait = match self.wait {
             Wait::AtMost(Duration::ZERO) => Wait::No,
             wait => wait,
         };
-        DB::lock(tx, select, keys, self.strength, wait).await
+        DB::lock(connection, select, keys, self.strength, wait).await
     }
 }
 

@@ -22,9 +22,9 @@
 //! with_row(&pool, "select left_count from t_bonus where id = $1")
 //!     .bind(id)
 //!     .wait(Wait::AtMost(Duration::from_millis(500)))
-//!     .run(async |tx, (left,): (i32,)| {
+//!     .run(async |mut tx, (left,): (i32,)| {
 //!         let take = sqlx::query("update t_bonus set left_count = $1 where id = $2").bind(left - 1).bind(id);
-//!         take.execute(&mut **tx).await?;
+//!         take.execute(&mut *tx).await?;
 //!         Ok(())
 //!     })
 //!     .await
@@ -49,6 +49,7 @@ mod optimistic;
 mod probe;
 mod statement;
 mod transact;
+mod tx;
 mod with_row;
 
 pub use cas::{Cas, cas};
@@ -59,4 +60,5 @@ pub use fenced::{Fenced, fenced};
 pub use for_update::{ForUpdate, Strength, Wait, for_update};
 pub use optimistic::{Optimistic, optimistic};
 pub use probe::Probe;
+pub use tx::{InTransaction, Tx};
 pub use with_row::{WithRow, with_row};

@@ -3,9 +3,9 @@
 use std::{fmt, time::Duration};
 
 use bramah_core::Clock;
-use sqlx::{Pool, Transaction};
+use sqlx::Pool;
 
-use crate::{Error, Result, dialect::Dialect, transact::transact};
+use crate::{Error, Result, dialect::Dialect, transact::Lent, tx::Tx};
 
 /// Runs a transaction that may be in another one's way, and runs it again if it was.
 ///
@@ -14,15 +14,15 @@ use crate::{Error, Result, dialect::Dialect, transact::transact};
 /// use bramah_sql::{cas, optimistic};
 ///
 /// let left = optimistic(&pool)
-///     .run(async |tx| {
+///     .run(async |mut tx| {
 ///         let (left, version): (i32, i64) = sqlx::query_as("select left_count, version from t_bonus where id = $1")
 ///             .bind(id)
-///             .fetch_one(&mut **tx)
+///             .fetch_one(&mut *tx)
 ///             .await?;
 ///         if left == 0 {
 ///             return Ok(None);
 ///         }
-///         cas(tx, "update t_bonus set left_count = $1, version = version + 1 where id = $2 and version = $3")
+///         cas(&mut tx, "update t_bonus set left_count = $1, version = version + 1 where id = $2 and version = $3")
 ///             .bind(left - 1)
 ///             .bind(id)
 ///             .version(version)
@@ -85,14 +85,16 @@ impl<DB: Dialect> Optimistic<'_, DB> {
     /// # Cancel safety
     ///
     /// Dropped before the commit is sent, the transaction is rolled back. Dropped while it is sent, it may be committed.
-    pub async fn run<T>(
-        self,
-        mut work: impl AsyncFnMut(&mut Transaction<'static, DB>) -> Result<T>,
-    ) -> Result<T> {
+    pub async fn run<T, F>(self, mut work: impl FnMut(Tx<DB>) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
         let mut tries = 0;
         loop {
             tries += 1;
-            let last = match transact(self.pool, &mut work).await {
+            let lent = Lent::begin(self.pool).await?;
+            let done = work(lent.lend().await).await;
+            let last = match lent.end(done).await {
                 Err(why) if why.is_retryable() => why,
                 other => return other,
             };

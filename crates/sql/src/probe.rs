@@ -3,13 +3,13 @@
 use std::fmt;
 
 use bramah_core::Fence;
-use sqlx::{Encode, SqlSafeStr, Transaction, Type};
+use sqlx::{Encode, SqlSafeStr, Type};
 
 use crate::{Error, Result, dialect::Dialect, statement::Statement};
 
 /// A write that goes by a number in the row: [`cas`](crate::cas) by its version, [`fenced`](crate::fenced) by its fence.
-pub(crate) struct Write<'t, 'c, DB: Dialect> {
-    pub(crate) tx: &'t mut Transaction<'c, DB>,
+pub(crate) struct Write<'t, DB: Dialect> {
+    pub(crate) connection: &'t mut DB::Connection,
     pub(crate) update: Statement<DB>,
     pub(crate) held: Result<Held>,
 }
@@ -21,20 +21,20 @@ pub(crate) enum Held {
     Fence(i64),
 }
 
-impl<'t, 'c, DB: Dialect> Write<'t, 'c, DB> {
-    pub(crate) fn probe(self, select: impl SqlSafeStr) -> Probe<'t, 'c, DB> {
+impl<'t, DB: Dialect> Write<'t, DB> {
+    pub(crate) fn probe(self, select: impl SqlSafeStr) -> Probe<'t, DB> {
         Probe { write: self, select: Statement::new(select) }
     }
 }
 
 /// A write with the question that is asked if it found no row. Run it by [`execute`](Probe::execute).
 #[must_use = "nothing is sent before execute"]
-pub struct Probe<'t, 'c, DB: Dialect> {
-    write: Write<'t, 'c, DB>,
+pub struct Probe<'t, DB: Dialect> {
+    write: Write<'t, DB>,
     select: Statement<DB>,
 }
 
-impl<DB: Dialect> Probe<'_, '_, DB> {
+impl<DB: Dialect> Probe<'_, DB> {
     /// Binds the next parameter of the probe.
     pub fn bind<'v, T: Encode<'v, DB> + Type<DB>>(mut self, value: T) -> Self {
         self.select.bind(value);
@@ -58,19 +58,19 @@ impl<DB: Dialect> Probe<'_, '_, DB> {
         let held = self.write.held?;
         let (update, values) = self.write.update.ready()?;
         let (select, keys) = self.select.ready()?;
-        let rows = DB::execute(self.write.tx, update, values).await?;
+        let rows = DB::execute(self.write.connection, update, values).await?;
         match rows {
             1 => return Ok(()),
             0 => {}
             rows => return Err(Error::TooMany { rows }),
         }
-        let found = DB::rows(self.write.tx, DB::current(select), keys).await?;
+        let found = DB::rows(self.write.connection, DB::current(select), keys).await?;
         let known = found.first().map(|row| DB::integer(row)).transpose()?;
         Err(verdict(held, known))
     }
 }
 
-impl<DB: Dialect> fmt::Debug for Probe<'_, '_, DB> {
+impl<DB: Dialect> fmt::Debug for Probe<'_, DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probe").field("held", &self.write.held).finish_non_exhaustive()
     }

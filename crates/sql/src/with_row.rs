@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use sqlx::{Encode, FromRow, Pool, SqlSafeStr, Transaction, Type};
+use sqlx::{Encode, FromRow, Pool, SqlSafeStr, Type};
 
 use crate::{
     Error, Result,
     dialect::Dialect,
     for_update::{Ask, Strength, Wait},
-    transact::transact,
+    transact::Lent,
+    tx::Tx,
 };
 
 /// Locks a row, works with it, and commits.
@@ -19,12 +20,12 @@ use crate::{
 ///
 /// let left = with_row(&pool, "select left_count from t_bonus where id = ?")
 ///     .bind(id)
-///     .run(async |tx, (left,): (i32,)| {
+///     .run(async |mut tx, (left,): (i32,)| {
 ///         if left == 0 {
 ///             return Err(Error::other("none left"));
 ///         }
 ///         let take = sqlx::query("update t_bonus set left_count = left_count - 1 where id = ?").bind(id);
-///         take.execute(&mut **tx).await?;
+///         take.execute(&mut *tx).await?;
 ///         Ok(left - 1)
 ///     })
 ///     .await?;
@@ -82,23 +83,30 @@ impl<DB: Dialect> WithRow<'_, DB> {
     ///
     /// Dropped before the commit is sent, the transaction is rolled back. Dropped while it is sent, it may be committed. Dropped
     /// while it waits for the row, see [`fetch_one`](crate::ForUpdate::fetch_one).
-    pub async fn run<R, T>(
-        self,
-        work: impl AsyncFnOnce(&mut Transaction<'static, DB>, R) -> Result<T>,
-    ) -> Result<T>
+    pub async fn run<R, T, F>(self, work: impl FnOnce(Tx<DB>, R) -> F) -> Result<T>
     where
+        F: Future<Output = Result<T>>,
         R: for<'r> FromRow<'r, DB::Row>,
     {
-        let ask = self.ask;
-        transact(self.pool, async move |tx: &mut Transaction<'static, DB>| {
-            let rows = ask.run(tx).await?;
-            match rows.as_slice() {
-                [row] => work(tx, R::from_row(row)?).await,
-                [] => Err(Error::Missing),
-                rows => Err(Error::TooMany { rows: u64::try_from(rows.len()).unwrap_or(u64::MAX) }),
+        let lent = Lent::begin(self.pool).await?;
+        let mut tx = lent.lend().await;
+        let done = match self.ask.run(&mut tx).await.and_then(only::<DB, R>) {
+            Ok(row) => work(tx, row).await,
+            Err(why) => {
+                drop(tx);
+                Err(why)
             }
-        })
-        .await
+        };
+        lent.end(done).await
+    }
+}
+
+/// The one row.
+fn only<DB: Dialect, R: for<'r> FromRow<'r, DB::Row>>(rows: Vec<DB::Row>) -> Result<R> {
+    match rows.as_slice() {
+        [row] => Ok(R::from_row(row)?),
+        [] => Err(Error::Missing),
+        rows => Err(Error::TooMany { rows: u64::try_from(rows.len()).unwrap_or(u64::MAX) }),
     }
 }
 
