@@ -60,8 +60,9 @@ pub enum Error {
     },
     /// The call itself is wrong, whatever is in the table.
     Misuse(&'static str),
-    /// The server had given up the transaction before its end, because of an error in it that was not handed on.
-    RolledBack(sqlx::Error),
+    /// The transaction was over before its end: an error in it was not handed on, and the server has given it up. On MySQL and
+    /// MariaDB also a statement such as `create table` ends it.
+    Ended(sqlx::Error),
     /// The answer to `COMMIT` did not come. It may have taken effect, or not. It is not tried again.
     InDoubt(sqlx::Error),
     /// Anything else of the database or the driver.
@@ -125,9 +126,9 @@ impl fmt::Display for Error {
             }
             Self::Unsupported { what, server } => write!(f, "unsupported: {server} has no {what}"),
             Self::Misuse(what) => write!(f, "misuse: {what}"),
-            Self::RolledBack(why) => write!(
+            Self::Ended(why) => write!(
                 f,
-                "rolled back: an error inside the transaction was not handed on, and the server has ended it ({})",
+                "ended: the transaction was over before its end; an error in it was not handed on, or a statement ended it ({})",
                 OneLine(why)
             ),
             Self::InDoubt(why) => {
@@ -142,7 +143,7 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Busy(why) | Self::RolledBack(why) | Self::InDoubt(why) | Self::Sql(why) => Some(why),
+            Self::Busy(why) | Self::Ended(why) | Self::InDoubt(why) | Self::Sql(why) => Some(why),
             Self::Exhausted { last, .. } => Some(last),
             Self::Other(why) => Some(&**why),
             _ => None,
@@ -179,7 +180,7 @@ mod tests {
             (Error::Exhausted { tries: 3, last: Box::new(Error::Sql(broken())) }, "exhausted: "),
             (Error::Unsupported { what: "a".into(), server: "b".into() }, "unsupported: "),
             (Error::Misuse("a"), "misuse: "),
-            (Error::RolledBack(broken()), "rolled back: "),
+            (Error::Ended(broken()), "ended: "),
             (Error::InDoubt(broken()), "in doubt: "),
             (Error::Sql(broken()), "database: "),
             (Error::other("first\nsecond"), "first second"),

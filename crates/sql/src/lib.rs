@@ -33,7 +33,7 @@
 //!
 //! [`optimistic`] and [`with_row`] ask the server once before `COMMIT` whether the transaction still lives. On PostgreSQL a
 //! `COMMIT` after an error that nobody looked at rolls back and reports success; on MySQL a deadlock ends the transaction, and
-//! what follows is committed statement by statement. Both are [`Error::RolledBack`] here. It costs one round trip.
+//! what follows is committed statement by statement. Both are [`Error::Ended`] here. It costs one round trip.
 //!
 //! # Features
 //!

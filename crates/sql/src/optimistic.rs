@@ -76,7 +76,7 @@ impl<DB: Dialect> Optimistic<'_, DB> {
     /// rolls back and is given at once; [`Error::other`] makes one of yours.
     ///
     /// Hand on every error of the database. One that the closure keeps to itself has ended the transaction, and is
-    /// [`Error::RolledBack`] in the end.
+    /// [`Error::Ended`] in the end.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ impl<DB: Dialect> Lent<DB> {
         let mut tx = lent.into_inner();
         let done = match done {
             // A closure that kept an error to itself must not be told that its work is committed.
-            Ok(done) => DB::raw(&mut tx, DB::ALIVE).await.map(|()| done).map_err(Error::RolledBack),
+            Ok(done) => DB::raw(&mut tx, DB::ALIVE).await.map(|()| done).map_err(Error::Ended),
             Err(why) => Err(why),
         };
         match done {

@@ -72,7 +72,7 @@ impl<DB: Dialect> WithRow<'_, DB> {
     /// [`for_update`](crate::for_update) into [`optimistic`](crate::optimistic).
     ///
     /// Hand on every error of the database. One that the closure keeps to itself has ended the transaction, and is
-    /// [`Error::RolledBack`] in the end.
+    /// [`Error::Ended`] in the end.
     ///
     /// # Errors
     ///

@@ -93,7 +93,7 @@ async fn an_error_that_the_closure_keeps_to_itself_is_told_and_nothing_is_commit
             Ok(())
         })
         .await;
-    assert!(matches!(done, Err(Error::RolledBack(_))), "{done:?}");
+    assert!(matches!(done, Err(Error::Ended(_))), "{done:?}");
     assert_eq!(admin("select count(*) from pg_kept"), "1");
 }
 
