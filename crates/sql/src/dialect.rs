@@ -5,6 +5,7 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 /// A database that this crate knows: `sqlx::Postgres`, or `sqlx::MySql` for MySQL and MariaDB.
@@ -30,6 +31,9 @@ pub(crate) mod words {
 
         /// What fails if the server has ended the transaction, or lets nothing more happen in it.
         const ALIVE: &'static str;
+
+        /// Whether [`ALIVE`](Self::ALIVE) failed because of that.
+        fn is_over(why: &sqlx::Error) -> bool;
 
         /// Runs a statement and tells how many rows it matched.
         fn execute(
@@ -69,12 +73,13 @@ pub(crate) mod words {
 }
 
 /// Puts a clause behind a select, on a line of its own: the last one may end in a comment.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 fn append(select: SqlStr, clause: &str) -> SqlStr {
     let select = select.as_str().trim_end_matches(|c: char| c == ';' || c.is_whitespace());
     AssertSqlSafe(format!("{select}\n{clause}")).into_sql_str()
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 mod tests {
     use super::*;
 

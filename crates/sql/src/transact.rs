@@ -28,7 +28,12 @@ impl<DB: Dialect> Lent<DB> {
         let mut tx = lent.into_inner();
         let done = match done {
             // A closure that kept an error to itself must not be told that its work is committed.
-            Ok(done) => DB::raw(&mut tx, DB::ALIVE).await.map(|()| done).map_err(Error::Ended),
+            Ok(done) => match DB::raw(&mut tx, DB::ALIVE).await {
+                Ok(()) => Ok(done),
+                Err(why) if DB::is_over(&why) => Err(Error::Ended(why)),
+                // It may as well be a conflict that shows only now.
+                Err(why) => Err(why.into()),
+            },
             Err(why) => Err(why),
         };
         match done {

@@ -18,6 +18,10 @@ impl Words for MySql {
     const BEGIN: &'static str = "begin; savepoint bramah";
     const ALIVE: &'static str = "release savepoint bramah";
 
+    fn is_over(why: &sqlx::Error) -> bool {
+        number(why) == Some(1305)
+    }
+
     async fn execute(
         connection: &mut MySqlConnection,
         text: SqlStr,
@@ -61,7 +65,7 @@ impl Words for MySql {
         if let Some(clause) = universal(strength, wait) {
             let rows = Self::rows(connection, append(select, clause), arguments).await;
             let why = match rows {
-                Err(why) if is_syntax(&why) => why,
+                Err(why) if number(&why) == Some(1064) => why,
                 other => return Ok(other?),
             };
             // An old server does not know the words. It is asked only now, for most do.
@@ -88,9 +92,9 @@ fn universal(strength: Strength, wait: Wait) -> Option<&'static str> {
     }
 }
 
-fn is_syntax(why: &sqlx::Error) -> bool {
-    let why = why.as_database_error().and_then(|why| why.try_downcast_ref::<MySqlDatabaseError>());
-    why.is_some_and(|why| why.number() == 1064)
+fn number(why: &sqlx::Error) -> Option<u16> {
+    let why = why.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?;
+    Some(why.number())
 }
 
 /// MySQL has no time-out in the statement: the session's is changed and put back, also after an error.

@@ -13,6 +13,10 @@ impl Words for Postgres {
     // After an error everything fails until the rollback, and COMMIT is then a rollback that reports no error.
     const ALIVE: &'static str = "select 1";
 
+    fn is_over(why: &sqlx::Error) -> bool {
+        why.as_database_error().and_then(|why| why.code()).is_some_and(|state| state == "25P02")
+    }
+
     async fn execute(
         connection: &mut PgConnection,
         text: SqlStr,

@@ -114,3 +114,14 @@ async fn a_row_that_changed_since_the_snapshot_is_run_again() {
     assert_eq!(n.await.unwrap(), 21);
     assert_eq!(seen.into_inner().unwrap(), [10, 20]);
 }
+
+#[tokio::test]
+async fn a_statement_that_commits_by_itself_is_told() {
+    let pool = pool().await;
+    let done = optimistic(&pool).run(async |mut tx| {
+        sqlx::query("create table my_ddl (id int primary key)").execute(&mut *tx).await?;
+        Ok(())
+    });
+    let done = done.await;
+    assert!(matches!(done, Err(Error::Ended(_))), "{done:?}");
+}

@@ -111,3 +111,47 @@ async fn a_constraint_that_is_looked_at_in_the_end_leaves_no_doubt() {
         .await;
     assert!(matches!(done, Err(Error::Sql(_))), "{done:?}");
 }
+
+/// Each reads what the other one writes. The first to commit wins, and the other one is told at its end.
+#[tokio::test]
+async fn a_write_skew_that_shows_at_the_end_is_run_again() {
+    admin(
+        "create table pg_skew (id int primary key, n int not null); insert into pg_skew values (1, 10), (2, 10)",
+    );
+    let pool = pool().await;
+    let skew = async |tx: &mut sqlx::PgConnection, read: i32, write: i32| -> sqlx::Result<i32> {
+        sqlx::query("set transaction isolation level serializable").execute(&mut *tx).await?;
+        let n =
+            sqlx::query_scalar("select n from pg_skew where id = $1").bind(read).fetch_one(&mut *tx).await?;
+        sqlx::query("update pg_skew set n = n - 1 where id = $1").bind(write).execute(&mut *tx).await?;
+        Ok(n)
+    };
+    let seen = Mutex::new(Vec::new());
+    let done = optimistic(&pool).run(async |mut tx| {
+        let n = skew(&mut tx, 1, 2).await?;
+        seen.lock().unwrap().push(n);
+        if n == 10 {
+            let mut other = pool.begin().await?;
+            skew(&mut other, 2, 1).await?;
+            other.commit().await?;
+        }
+        Ok(())
+    });
+    done.await.unwrap();
+    assert_eq!(seen.into_inner().unwrap(), [10, 9]);
+}
+
+#[tokio::test]
+async fn a_session_that_is_ended_by_somebody_is_an_error_of_the_database_and_not_run_again() {
+    let pool = pool().await;
+    let runs = Mutex::new(0);
+    let done = optimistic(&pool).run(async |mut tx| {
+        *runs.lock().unwrap() += 1;
+        let me: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *tx).await?;
+        admin(&format!("select pg_terminate_backend({me}, 30000)"));
+        Ok(())
+    });
+    let done = done.await;
+    assert!(matches!(done, Err(Error::Sql(_))), "{done:?}");
+    assert_eq!(runs.into_inner().unwrap(), 1);
+}
