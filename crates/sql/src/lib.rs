@@ -62,3 +62,8 @@ pub use optimistic::{Optimistic, optimistic};
 pub use probe::Probe;
 pub use tx::{InTransaction, Tx};
 pub use with_row::{WithRow, with_row};
+
+/// The examples of the guide compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/optimistic-pessimistic-or-a-lock.md")]
+struct Guide;

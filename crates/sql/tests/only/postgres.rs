@@ -51,7 +51,10 @@ async fn strengths_go_together_as_the_manual_says() {
             let asked = for_update(&mut second, select).strength(other).nowait().fetch_one::<(i32,)>().await;
             let is_friend = friends.contains(&(one, other)) || friends.contains(&(other, one));
             assert_eq!(asked.is_ok(), is_friend, "{one:?} {other:?}: {asked:?}");
+            // Dropped, it would be rolled back a little later.
+            second.rollback().await.unwrap();
         }
+        tx.rollback().await.unwrap();
     }
 }
 
