@@ -1,0 +1,100 @@
+//! What a database has to be able to do.
+
+use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+
+use bramah_core::{Claim, ClaimId, Exit, Fence, Name, Opening, Profile, Result, Scope, SessionId};
+
+use crate::{Answer, Break, Renewed, Seen, Wakes};
+
+/// A database with Bramah's tables in it.
+///
+/// Futures run on the [`Office`](crate::Office)'s runtime and to their end; each ends within the patience that it is given. A
+/// call that failed half-way may have been carried out: all of them may be repeated.
+pub trait Base: Debug + Send + Sync + 'static {
+    /// What it promises.
+    fn profile(&self) -> Profile;
+
+    /// How long an answer is waited for, at the most.
+    fn timeout(&self) -> Duration;
+
+    /// Whether the server is fit: it takes writes, has the tables, and they are of our version.
+    fn examine(self: Arc<Self>, patience: Duration) -> impl Future<Output = Result<()>> + Send;
+
+    /// Writes down who is behind a session, and has its wakes told what happens to its claims from now on.
+    fn open(
+        self: Arc<Self>,
+        opening: Arc<Opening>,
+        wakes: Arc<Wakes>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// How a waiter of the session is told now.
+    fn footing(&self, session: SessionId) -> Footing;
+
+    /// Enters.
+    fn enter(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Answer>> + Send;
+
+    /// Asks.
+    fn ask(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Answer>> + Send;
+
+    /// Which of these claims, which wait as far as we know, are held, and with which fences: for who is not told.
+    fn granted(
+        self: Arc<Self>,
+        waiting: Vec<ClaimId>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Vec<(ClaimId, Fence)>>> + Send;
+
+    /// Leaves.
+    fn leave(
+        self: Arc<Self>,
+        claim: Arc<Claim>,
+        exit: Exit,
+        patience: Duration,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Proves the life of these claims of a session, and lists what else it has.
+    fn renew(
+        self: Arc<Self>,
+        session: SessionId,
+        claims: Vec<Arc<Claim>>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Vec<Renewed>>> + Send;
+
+    /// Advances those of these lines that somebody has died in.
+    fn nudge(
+        self: Arc<Self>,
+        names: Vec<Name>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Forgets a session.
+    fn close(
+        self: Arc<Self>,
+        session: SessionId,
+        patience: Duration,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Shows what is there.
+    fn look(
+        self: Arc<Self>,
+        scope: Scope,
+        patience: Duration,
+    ) -> impl Future<Output = Result<(Vec<Seen>, Vec<Break>)>> + Send;
+}
+
+/// How a waiter learns that its turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Footing {
+    /// The database tells us.
+    Told,
+    /// Nobody does, for now: it asks.
+    Untold,
+}

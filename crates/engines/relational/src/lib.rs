@@ -1,0 +1,25 @@
+//! What the engines on databases share.
+//!
+//! A lock in a database is a line of rows: [`Table`] is the engine over any [`Base`] that can keep one. The rules of the line
+//! are the database's own, in functions that `bramah init` writes there: one call is one transaction and one round trip, and
+//! every client, in whatever language, would have to go through the same ones. What is left for this side is who waits for what
+//! ([`Wakes`]), in which order things are sent, and where they run ([`Office`]).
+
+mod answer;
+mod base;
+mod flights;
+mod office;
+mod options;
+mod poll;
+mod pool;
+mod survey;
+mod table;
+mod wakes;
+
+pub use answer::{Answer, Break, Found, Renewed, Seen};
+pub use base::{Base, Footing};
+pub use office::Office;
+pub use options::{Mode, Terms};
+pub use pool::{Pool, Trouble};
+pub use table::{Shelf, Table};
+pub use wakes::Wakes;

@@ -1,0 +1,54 @@
+//! One question for everybody who waits, where the database does not tell.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{Base, Office, Wakes};
+
+/// How soon it is asked after something has happened, and how often if nothing does.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(50));
+
+/// Asks for all waiters of the process at once, as long as there are any.
+#[derive(Debug, Default)]
+pub(crate) struct Poll(AtomicBool);
+
+impl Poll {
+    /// Somebody waits and is not told.
+    pub(crate) fn go<B: Base>(self: &Arc<Self>, office: &Office, base: &Arc<B>, wakes: &Arc<Wakes>) {
+        if !self.0.swap(true, Ordering::AcqRel) {
+            office.spawn(run(self.clone(), base.clone(), wakes.clone()));
+        }
+    }
+}
+
+async fn run<B: Base>(poll: Arc<Poll>, base: Arc<B>, wakes: Arc<Wakes>) {
+    let mut pause = PAUSE.0;
+    loop {
+        tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        let waiting = wakes.places();
+        if waiting.is_empty() {
+            poll.0.store(false, Ordering::Release);
+            // Somebody may have come in between, and seen that we are here.
+            if wakes.places().is_empty() || poll.0.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            continue;
+        }
+        let granted = match base.clone().granted(waiting, base.timeout()).await {
+            Ok(granted) => granted,
+            Err(error) => {
+                tracing::debug!(%error, "it was not found out who has been granted");
+                Vec::new()
+            }
+        };
+        pause = if granted.is_empty() { (pause * 3 / 2).min(PAUSE.1) } else { PAUSE.0 };
+        for (id, fence) in granted {
+            wakes.granted(id, fence);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Connections, a bounded number of them, each lent for one statement.
+//!
+//! The driver's own pool asks every connection whether it lives when it comes back: a round trip more for each statement.
+//! Here a connection that was at rest is believed to live, and what it could not carry is tried once more on a new one: every
+//! statement of ours may be repeated. And one that takes longer to be made than its caller has time is there for the next.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bramah_core::{Clock, Moment};
+use sqlx::{AssertSqlSafe, Connection, Database, Executor};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::timeout,
+};
+
+/// Connections to one server, all with the same login.
+pub struct Pool<C: Connection> {
+    options: <C as Connection>::Options,
+    seats: Arc<Semaphore>,
+    idle: Mutex<Vec<Idle<C>>>,
+    rest: Duration,
+    connect_timeout: Duration,
+    greeting: &'static [&'static str],
+    clock: Clock,
+}
+
+struct Idle<C> {
+    connection: C,
+    since: Moment,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Trouble {
+    /// All connections were in use for so long, or being made.
+    Full(Duration),
+    /// No connection was made in this time.
+    Unconnected(Duration),
+    /// It did not answer in time: whether it was carried out is not known.
+    Silent(Duration),
+    /// The driver, or the server through it, says why.
+    Said(sqlx::Error),
+}
+
+impl<C: Connection> fmt::Debug for Pool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Options have a password in them.
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+impl<C> Pool<C>
+where
+    C: Connection + 'static,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    /// At the most `size` connections, which end when they were not used for `rest`. Each begins with the statements of
+    /// `greeting`.
+    pub fn new(
+        options: <C as Connection>::Options,
+        size: usize,
+        rest: Duration,
+        connect_timeout: Duration,
+        greeting: &'static [&'static str],
+    ) -> Self {
+        Self {
+            options,
+            seats: Arc::new(Semaphore::new(size)),
+            idle: Mutex::default(),
+            rest,
+            connect_timeout,
+            greeting,
+            clock: Clock::boot(),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle<C>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries one text out and gives the rows. A text that is not answered in time ends its connection.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn query(
+        self: &Arc<Self>,
+        text: String,
+        patience: Duration,
+    ) -> Result<Vec<<C::Database as Database>::Row>, Trouble> {
+        let until = self.clock.now() + patience;
+        let left = || until.since(self.clock.now());
+        let seat = match timeout(patience, self.seats.clone().acquire_owned()).await {
+            Ok(Ok(seat)) => seat,
+            _ => return Err(Trouble::Full(patience)),
+        };
+        while let Some(mut connection) = self.rested() {
+            match timeout(left(), rows(&mut connection, text.clone())).await {
+                Err(_) => return Err(Trouble::Silent(patience)),
+                Ok(Err(error)) if is_broken(&error) => continue,
+                Ok(answer) => {
+                    self.put_back(connection);
+                    return answer.map_err(Trouble::Said);
+                }
+            }
+        }
+        let (mut connection, _seat) = match timeout(left(), self.dial(seat)).await {
+            Ok(Ok(Ok(dialled))) => dialled,
+            Ok(Ok(Err(trouble))) => return Err(trouble),
+            _ => return Err(Trouble::Unconnected(patience)),
+        };
+        match timeout(left(), rows(&mut connection, text)).await {
+            Err(_) => Err(Trouble::Silent(patience)),
+            Ok(Err(error)) if is_broken(&error) => Err(Trouble::Said(error)),
+            Ok(answer) => {
+                self.put_back(connection);
+                answer.map_err(Trouble::Said)
+            }
+        }
+    }
+
+    /// Makes a connection, in a task of its own that keeps the seat meanwhile. If nobody waits for it any more it rests.
+    fn dial(
+        self: &Arc<Self>,
+        seat: OwnedSemaphorePermit,
+    ) -> oneshot::Receiver<Result<(C, OwnedSemaphorePermit), Trouble>> {
+        let (tell, told) = oneshot::channel();
+        let pool = self.clone();
+        tokio::spawn(async move {
+            let made = pool.connect().await.map(|connection| (connection, seat));
+            if let Err(Ok((connection, _seat))) = tell.send(made) {
+                pool.put_back(connection);
+            }
+        });
+        told
+    }
+
+    async fn connect(&self) -> Result<C, Trouble> {
+        let greet = async {
+            let mut connection = C::connect_with(&self.options).await?;
+            for text in self.greeting {
+                rows(&mut connection, (*text).to_owned()).await?;
+            }
+            Ok(connection)
+        };
+        match timeout(self.connect_timeout, greet).await {
+            Ok(connected) => connected.map_err(Trouble::Said),
+            Err(_) => Err(Trouble::Unconnected(self.connect_timeout)),
+        }
+    }
+
+    /// The connection that was used last, of those that have not rested for too long; the others end.
+    fn rested(&self) -> Option<C> {
+        let now = self.clock.now();
+        let mut idle = self.idle();
+        let too_long = idle.iter().take_while(|one| now.since(one.since) > self.rest).count();
+        let ended: Vec<_> = idle.drain(..too_long).collect();
+        let last = idle.pop();
+        drop(idle);
+        drop(ended);
+        last.map(|one| one.connection)
+    }
+
+    fn put_back(&self, connection: C) {
+        let since = self.clock.now();
+        self.idle().push(Idle { connection, since });
+    }
+}
+
+/// The rows that a text answers, in one message each way.
+async fn rows<C>(connection: &mut C, text: String) -> sqlx::Result<Vec<<C::Database as Database>::Row>>
+where
+    C: Connection,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    // Whoever makes a text puts its values between quotes: see the engines.
+    sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await
+}
+
+/// Whether the connection is not to be used again.
+fn is_broken(error: &sqlx::Error) -> bool {
+    !matches!(error, sqlx::Error::Database(error) if !is_farewell(error.code().as_deref()))
+}
+
+/// Whether the server says with this that it ends the connection.
+fn is_farewell(code: Option<&str>) -> bool {
+    matches!(code, Some("57P01" | "57P02" | "57P03" | "57P05"))
+}

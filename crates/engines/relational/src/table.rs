@@ -1,0 +1,290 @@
+//! The engine.
+
+use std::{
+    fmt,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::{
+    Claim, ClaimId, Engine, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
+    Standing, Survey, Wait, Wake,
+};
+
+use crate::{
+    Answer, Base, Footing, Office, Wakes,
+    flights::Flights,
+    poll::Poll,
+    survey::{self, Sight, claim_of},
+};
+
+/// The longest time that a waiter trusts to be told, and how often one without a place asks where nobody tells.
+const TRUST: Duration = Duration::from_secs(2);
+const UNTOLD: Duration = Duration::from_millis(100);
+
+/// How many claims one call renews.
+const BATCH: usize = 500;
+
+/// Locks in a table. Clones share everything.
+pub struct Table<B>(Arc<Inner<B>>);
+
+/// The tables of this process that are in use, by their URLs: whoever names the same one shares its connections.
+#[derive(Debug)]
+pub struct Shelf<B>(Mutex<Vec<(String, Weak<Inner<B>>)>>);
+
+impl<B: Base> Shelf<B> {
+    /// An empty one, for a static.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// The table for `url`, made by `make` if nobody uses it.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get(&self, url: &str, make: impl FnOnce() -> Result<Table<B>>) -> Result<Table<B>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, table)| table.strong_count() > 0);
+        if let Some(table) =
+            known.iter().find(|(other, _)| other == url).and_then(|(_, table)| table.upgrade())
+        {
+            return Ok(Table(table));
+        }
+        let table = make()?;
+        known.push((url.to_owned(), Arc::downgrade(&table.0)));
+        Ok(table)
+    }
+}
+
+impl<B: Base> Default for Shelf<B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the clones of a table share.
+struct Inner<B> {
+    base: Arc<B>,
+    office: Office,
+    wakes: Arc<Wakes>,
+    flights: Arc<Flights>,
+    poll: Arc<Poll>,
+    examined: AtomicBool,
+}
+
+impl<B: Base> Table<B> {
+    /// The engine on a database.
+    pub fn new(base: Arc<B>, office: Office) -> Self {
+        Self(Arc::new(Inner {
+            base,
+            office,
+            wakes: Arc::default(),
+            flights: Arc::default(),
+            poll: Arc::default(),
+            examined: AtomicBool::new(false),
+        }))
+    }
+
+    /// The database.
+    pub fn base(&self) -> &Arc<B> {
+        &self.0.base
+    }
+
+    /// Where its work is done.
+    pub fn office(&self) -> &Office {
+        &self.0.office
+    }
+}
+
+impl<B> Clone for Table<B> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<B: Base> fmt::Debug for Table<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.base.fmt(f)
+    }
+}
+
+impl<B: Base> Inner<B> {
+    /// How long the answer to a call about a claim of this ttl is waited for.
+    fn patience(&self, ttl: Duration) -> Duration {
+        self.base.timeout().min(ttl / 3).max(Duration::from_millis(10))
+    }
+
+    async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
+        // Connections have to be made for it, and nothing is held yet.
+        let (ttl, patience) = (opening.ttl, self.base.timeout());
+        if !self.examined.load(Ordering::Acquire) {
+            self.base.clone().examine(patience).await?;
+            self.examined.store(true, Ordering::Release);
+        }
+        self.wakes.attend(&opening);
+        self.base.clone().open(opening, self.wakes.clone(), patience).await?;
+        Ok(ttl)
+    }
+
+    async fn claim(&self, claim: Arc<Claim>) -> Result<Standing> {
+        let (id, patience) = (claim.id, self.patience(claim.ttl));
+        // Armed before it is asked, so that nothing in between is missed.
+        let place =
+            (claim.again || claim.wait == Wait::Line).then(|| self.wakes.place(id, claim.is_exclusive()));
+        let watch =
+            (!claim.again && claim.wait == Wait::Watch).then(|| self.wakes.watch(claim.name.as_str()));
+        let answer = if claim.again {
+            self.base.clone().ask(claim.clone(), patience).await
+        } else {
+            self.base.clone().enter(claim.clone(), patience).await
+        };
+        let told = self.base.footing(id.session) == Footing::Told;
+        match (answer, place, watch) {
+            (Ok(Answer::Queued { ahead, sleep }), Some(wake), _) => {
+                if !told {
+                    self.poll.go(&self.office, &self.base, &self.wakes);
+                }
+                Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: sleep.min(TRUST) })
+            }
+            (Ok(Answer::Watching { sleep }), _, Some((wake, _))) => {
+                let trust = if told { TRUST } else { UNTOLD.mul_f64(0.5 + fastrand::f64() / 2.0) };
+                Ok(Standing::Queued { ahead: None, wake, sleep: sleep.min(trust) })
+            }
+            (answer, place, watch) => {
+                if place.is_some() {
+                    self.wakes.forget(id);
+                }
+                if let Some((_, number)) = watch {
+                    self.wakes.unwatch(claim.name.as_str(), number);
+                }
+                match answer? {
+                    Answer::Held { fence, left } => {
+                        Ok(Standing::Held { fence: claim.is_exclusive().then_some(fence), left })
+                    }
+                    Answer::Conflict(capacity) => Err(claim.conflict(capacity)),
+                    Answer::Gone => Ok(Standing::Gone),
+                    Answer::Refused | Answer::Queued { .. } | Answer::Watching { .. } => {
+                        Ok(Standing::Refused)
+                    }
+                }
+            }
+        }
+    }
+
+    async fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Renewal {
+        let mut renewal = Renewal::default();
+        let mut waiting: Vec<Name> = Vec::new();
+        let mut strays = None;
+        let ttl = claims.iter().map(|claim| claim.ttl).min().unwrap_or(Duration::from_secs(3));
+        let patience = self.patience(ttl);
+        let batches: Vec<&[Arc<Claim>]> =
+            if claims.is_empty() { vec![&[]] } else { claims.chunks(BATCH).collect() };
+        for batch in batches {
+            let renewed = match self.base.clone().renew(session, batch.to_vec(), patience).await {
+                Ok(renewed) => renewed,
+                Err(error) => {
+                    tracing::debug!(%error, "claims were not renewed");
+                    renewal.unknown.extend(batch.iter().map(|claim| claim.id));
+                    continue;
+                }
+            };
+            for claim in batch {
+                match renewed.iter().find(|renewed| renewed.stray.is_none() && renewed.seq == claim.id.seq) {
+                    None => renewal.gone.push(claim.id),
+                    Some(renewed) if renewed.held => {}
+                    Some(_) => {
+                        renewal.waiting.push(claim.id);
+                        waiting.push(claim.name.clone());
+                    }
+                }
+            }
+            let found = renewed.into_iter().filter_map(|renewed| {
+                let id = ClaimId { session, seq: renewed.seq };
+                claim_of(id, &renewed.stray?).ok().map(Arc::new)
+            });
+            strays = Some(found.collect::<Vec<_>>());
+        }
+        let is_asked = |id: ClaimId| claims.iter().any(|claim| claim.id == id);
+        renewal.stray = strays.unwrap_or_default().into_iter().filter(|claim| !is_asked(claim.id)).collect();
+        waiting.sort_unstable();
+        waiting.dedup();
+        if !waiting.is_empty()
+            && let Err(error) = self.base.clone().nudge(waiting, patience).await
+        {
+            tracing::debug!(%error, "lines were not advanced");
+        }
+        renewal
+    }
+
+    async fn withdraw(&self, claim: Arc<Claim>, exit: Exit, landing: impl Future<Output = ()>) -> Result<()> {
+        self.wakes.forget(claim.id);
+        landing.await;
+        // Of somebody else's claim little more may be known than that it ends soon.
+        let patience = if exit == Exit::Own { self.patience(claim.ttl) } else { self.base.timeout() };
+        self.base.clone().leave(claim, exit, patience).await
+    }
+}
+
+impl<B: Base> Engine for Table<B> {
+    fn profile(&self) -> Profile {
+        self.0.base.profile()
+    }
+
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        let inner = self.0.clone();
+        self.0.office.run(async move { inner.open(opening).await })
+    }
+
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        let inner = self.0.clone();
+        let flight = (!claim.again).then(|| self.0.flights.begin(claim.id));
+        self.0.office.run(async move {
+            let standing = inner.claim(claim).await;
+            drop(flight);
+            standing
+        })
+    }
+
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        let inner = self.0.clone();
+        self.0.office.run(async move { Ok(inner.renew(session, claims).await) })
+    }
+
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        let inner = self.0.clone();
+        let landing = self.0.flights.landing(claim.id);
+        self.0.office.run(async move { inner.withdraw(claim, exit, landing).await })
+    }
+
+    fn close(&self, session: SessionId) -> Reply<()> {
+        let inner = self.0.clone();
+        self.0.office.run(async move {
+            inner.wakes.dismiss(session);
+            inner.base.clone().close(session, inner.base.timeout()).await
+        })
+    }
+
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        let (base, office, scope) = (self.0.base.clone(), self.0.office.clone(), scope.clone());
+        self.0.office.run(async move {
+            let (rows, breaks) = base.clone().look(scope.clone(), base.timeout()).await?;
+            let wake = match look {
+                Look::Once | Look::Glance => Wake::never(),
+                Look::Watching => {
+                    let (bell, wake) = Wake::pair();
+                    office.spawn(survey::watch(base, scope.clone(), Sight::of(&rows, &breaks), bell));
+                    wake
+                }
+            };
+            survey::of(&scope, rows, breaks, wake)
+        })
+    }
+
+    fn lifelines(&self, _session: SessionId) -> Vec<OwnedFd> {
+        Vec::new()
+    }
+}

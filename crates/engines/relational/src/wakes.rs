@@ -1,0 +1,187 @@
+//! Who waits to be told what.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bramah_core::{Alarm, Bell, ClaimId, Fence, Opening, SessionId, Wake, Woken};
+
+/// The waiters of this process. Whoever hears the database, or asks it for all of them, tells it here.
+#[derive(Debug, Default)]
+pub struct Wakes(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Those with a place in line, and whether they want it alone.
+    places: HashMap<ClaimId, (Bell, bool)>,
+    /// Those without one, by name.
+    watchers: HashMap<String, Vec<(u64, Bell)>>,
+    watches: u64,
+    alarms: HashMap<SessionId, Alarm>,
+}
+
+impl Wakes {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session wants to hear when a claim of its was ended.
+    pub(crate) fn attend(&self, opening: &Opening) {
+        self.waiting().alarms.insert(opening.session, opening.alarm.clone());
+    }
+
+    /// It is closed.
+    pub(crate) fn dismiss(&self, session: SessionId) {
+        self.waiting().alarms.remove(&session);
+    }
+
+    /// The wake of a claim that is about to ask for a place, or about its place.
+    pub(crate) fn place(&self, id: ClaimId, alone: bool) -> Wake {
+        let (bell, wake) = Wake::pair();
+        self.waiting().places.insert(id, (bell, alone));
+        wake
+    }
+
+    /// It does not wait.
+    pub(crate) fn forget(&self, id: ClaimId) {
+        self.waiting().places.remove(&id);
+    }
+
+    /// The wake of one that is about to ask without taking a place, and its number.
+    pub(crate) fn watch(&self, name: &str) -> (Wake, u64) {
+        let (bell, wake) = Wake::pair();
+        let mut waiting = self.waiting();
+        waiting.watches += 1;
+        let number = waiting.watches;
+        let watchers = waiting.watchers.entry(name.to_owned()).or_default();
+        watchers.retain(|(_, bell)| !bell.is_deaf());
+        watchers.push((number, bell));
+        (wake, number)
+    }
+
+    /// It does not watch.
+    pub(crate) fn unwatch(&self, name: &str, number: u64) {
+        let mut waiting = self.waiting();
+        if let Some(watchers) = waiting.watchers.get_mut(name) {
+            watchers.retain(|(other, _)| *other != number);
+            if watchers.is_empty() {
+                waiting.watchers.remove(name);
+            }
+        }
+    }
+
+    /// Which claims wait in line now.
+    pub(crate) fn places(&self) -> Vec<ClaimId> {
+        let mut waiting = self.waiting();
+        waiting.places.retain(|_, (bell, _)| !bell.is_deaf());
+        waiting.places.keys().copied().collect()
+    }
+
+    /// A claim was granted.
+    pub fn granted(&self, id: ClaimId, fence: Fence) {
+        let place = self.waiting().places.remove(&id);
+        if let Some((bell, alone)) = place {
+            bell.ring(Woken::Held(alone.then_some(fence)));
+        }
+    }
+
+    /// A claim was ended by somebody else.
+    pub fn broken(&self, id: ClaimId) {
+        let (place, alarm) = {
+            let mut waiting = self.waiting();
+            (waiting.places.remove(&id), waiting.alarms.get(&id.session).cloned())
+        };
+        if let Some((bell, _)) = place {
+            bell.ring(Woken::Ask);
+        }
+        alarm.unwrap_or_default().ring(id);
+    }
+
+    /// There is room in a line.
+    pub fn room(&self, name: &str) {
+        let watchers = self.waiting().watchers.remove(name);
+        for (_, bell) in watchers.into_iter().flatten() {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    /// Something may have been missed: everybody asks.
+    pub fn all(&self) {
+        let (places, watchers) = {
+            let mut waiting = self.waiting();
+            (std::mem::take(&mut waiting.places), std::mem::take(&mut waiting.watchers))
+        };
+        let watchers = watchers.into_values().flatten().map(|(_, bell)| bell);
+        for bell in places.into_values().map(|(bell, _)| bell).chain(watchers) {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    /// What the database says to a session: `g`, the number of a claim and its fence for a grant; `b` and the number for a
+    /// break; `w` and the name of a lock for room. Anything else is not ours.
+    pub fn hear(&self, session: SessionId, text: &str) {
+        let Some((word, rest)) = text.split_once(' ') else { return };
+        let id = |text: &str| Some(ClaimId { session, seq: text.parse().ok()? });
+        match word {
+            "g" => {
+                let told =
+                    rest.split_once(' ').and_then(|(seq, fence)| Some((id(seq)?, fence.parse().ok()?)));
+                if let Some((id, fence)) = told {
+                    self.granted(id, Fence::new(fence));
+                }
+            }
+            "b" => {
+                if let Some(id) = id(rest) {
+                    self.broken(id);
+                }
+            }
+            "w" => self.room(rest),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId::from_bits(7);
+
+    fn id(seq: u64) -> ClaimId {
+        ClaimId { session: SESSION, seq }
+    }
+
+    #[tokio::test]
+    async fn a_grant_reaches_its_waiter_alone() {
+        let wakes = Wakes::default();
+        let (alone, beside) = (wakes.place(id(1), true), wakes.place(id(2), false));
+        wakes.hear(SESSION, "g 1 42");
+        wakes.hear(SESSION, "g 2 43");
+        assert_eq!(alone.await, Woken::Held(Some(Fence::new(42))));
+        assert_eq!(beside.await, Woken::Held(None));
+    }
+
+    #[tokio::test]
+    async fn room_and_a_broken_stream_have_watchers_ask() {
+        let wakes = Wakes::default();
+        let ((first, _), (second, number)) = (wakes.watch("a b"), wakes.watch("a b"));
+        wakes.unwatch("a b", number);
+        wakes.hear(SESSION, "w a b");
+        assert_eq!(first.await, Woken::Ask);
+        assert_eq!(second.await, Woken::Ask, "a wake whose bell is gone asks");
+        let place = wakes.place(id(1), true);
+        wakes.all();
+        assert_eq!(place.await, Woken::Ask);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_alone() {
+        let wakes = Wakes::default();
+        let _place = wakes.place(id(1), true);
+        for text in ["", "g", "g 1", "g x 1", "g 1 x", "b", "b x", "z 1", "g  ", "w"] {
+            wakes.hear(SESSION, text);
+        }
+        assert_eq!(wakes.places(), [id(1)]);
+    }
+}
