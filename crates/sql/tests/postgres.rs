@@ -1,6 +1,6 @@
 //! Everything on PostgreSQL.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cases;
 #[path = "on/postgres.rs"]

@@ -1,127 +1,27 @@
-//! What MySQL and MariaDB alone have.
+//! What MySQL alone has.
 
-use std::sync::Mutex;
+use std::time::Duration;
 
-use bramah_sql::{Class, Error, Strength, cas, classify, for_update, optimistic};
+use bramah_sql::{Error, Wait, for_update};
 
-use crate::on::{Pool, admin, pool};
+use crate::on::{admin, pool};
 
-/// sqlx asks for the rows that matched. The server's own client counts the ones that changed.
+/// It has no time-out in the statement.
 #[tokio::test]
-async fn a_row_counts_if_it_matched_also_if_it_did_not_change() {
-    admin("create table my_found (id int primary key, n int); insert into my_found values (1, 10)");
+async fn the_time_out_of_the_session_is_put_back() {
+    admin("create table my_time_out (id int primary key); insert into my_time_out values (1)");
     let pool = pool().await;
-    let update = "update my_found set n = 10 where id = 1";
-    assert_eq!(sqlx::query(update).execute(&pool).await.unwrap().rows_affected(), 1);
-    assert_eq!(admin(&format!("{update}; select row_count()")), "0");
-    // With a version that is raised both count the same.
-    admin("alter table my_found add version int not null default 0");
-    let update = "update my_found set n = 10, version = version + 1 where id = 1";
-    assert_eq!(sqlx::query(update).execute(&pool).await.unwrap().rows_affected(), 1);
-    assert_eq!(admin(&format!("{update}; select row_count()")), "1");
-}
-
-/// Two writers that have both read version 0.
-async fn both_write(pool: &Pool, update: &'static str) -> [bramah_sql::Result<()>; 2] {
-    let write = async |n: i32| {
-        let mut tx = pool.begin().await?;
-        let update = cas(&mut tx, update).bind(n).version(0);
-        update.probe("select version from my_raised where id = 1").execute().await?;
-        Ok(tx.commit().await?)
-    };
-    [write(1).await, write(2).await]
-}
-
-#[tokio::test]
-async fn a_version_that_is_not_raised_is_no_guard() {
-    admin("create table my_raised (id int primary key, n int not null, version int not null)");
-    admin("insert into my_raised values (1, 0, 0)");
-    let pool = pool().await;
-    let lost = both_write(&pool, "update my_raised set n = ? where id = 1 and version = ?").await;
-    assert!(matches!(lost, [Ok(()), Ok(())]), "{lost:?}");
-    let guarded = "update my_raised set n = ?, version = version + 1 where id = 1 and version = ?";
-    let told = both_write(&pool, guarded).await;
-    assert!(matches!(told, [Ok(()), Err(Error::Conflict { expected: 0, actual: 1 })]), "{told:?}");
-}
-
-#[tokio::test]
-async fn a_version_may_be_unsigned() {
-    admin("create table my_unsigned (id int primary key, version bigint unsigned not null)");
-    admin("insert into my_unsigned values (1, 7)");
-    let pool = pool().await;
-    let mut tx = pool.begin().await.unwrap();
-    let update = cas(&mut tx, "update my_unsigned set version = version + 1 where id = 1 and version = ?");
-    let written = update.version(6).probe("select version from my_unsigned where id = 1").execute().await;
-    assert!(matches!(written, Err(Error::Conflict { expected: 6, actual: 7 })), "{written:?}");
-}
-
-#[tokio::test]
-async fn strengths_of_postgres_are_refused() {
-    admin("create table my_strength (id int primary key); insert into my_strength values (1)");
-    let pool = pool().await;
-    let mut tx = pool.begin().await.unwrap();
-    for strength in [Strength::NoKeyUpdate, Strength::KeyShare] {
-        let asked = for_update(&mut tx, "select id from my_strength").strength(strength);
-        let asked = asked.fetch_one::<(i32,)>().await;
-        let Err(Error::Unsupported { server, .. }) = &asked else { panic!("{asked:?}") };
-        assert!(server.contains("10.") || server.contains("8.") || server.contains("9."), "{server}");
+    let select = "select id from my_time_out";
+    let (mut tx, mut other) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    for session in [&mut tx, &mut other] {
+        sqlx::query("set session innodb_lock_wait_timeout = 17").execute(&mut **session).await.unwrap();
     }
-}
-
-/// A duplicate ends the statement alone, so the closure may keep it to itself.
-#[tokio::test]
-async fn an_error_that_ends_a_statement_alone_may_be_kept() {
-    admin("create table my_kept (id int primary key); insert into my_kept values (1)");
-    let pool = pool().await;
-    let done = optimistic(&pool)
-        .run(async |mut tx| {
-            sqlx::query("insert into my_kept values (2)").execute(&mut *tx).await?;
-            let duplicate = sqlx::query("insert into my_kept values (1)").execute(&mut *tx).await;
-            assert!(duplicate.is_err());
-            Ok(())
-        })
-        .await;
-    done.unwrap();
-    assert_eq!(admin("select count(*) from my_kept"), "2");
-}
-
-/// MariaDB tells of a write over a row that changed since the snapshot, where it is set to.
-#[tokio::test]
-async fn a_row_that_changed_since_the_snapshot_is_run_again() {
-    if admin("show variables like 'innodb_snapshot_isolation'").is_empty() {
-        return;
+    let wait = Wait::AtMost(Duration::from_millis(20));
+    for_update(&mut tx, select).wait(wait).fetch_one::<(i32,)>().await.unwrap();
+    let busy = for_update(&mut other, select).wait(wait).fetch_one::<(i32,)>().await;
+    assert!(matches!(busy, Err(Error::Busy(_))), "{busy:?}");
+    for session in [&mut tx, &mut other] {
+        let patience = sqlx::query_scalar::<_, u64>("select @@session.innodb_lock_wait_timeout");
+        assert_eq!(patience.fetch_one(&mut **session).await.unwrap(), 17);
     }
-    admin(
-        "create table my_snapshot (id int primary key, n int not null); insert into my_snapshot values (1, 10)",
-    );
-    let pool = pool().await;
-    let seen = Mutex::new(Vec::new());
-    let n = optimistic(&pool).run(async |mut tx| {
-        sqlx::query("set session innodb_snapshot_isolation = on").execute(&mut *tx).await?;
-        let n: i32 = sqlx::query_scalar("select n from my_snapshot where id = 1").fetch_one(&mut *tx).await?;
-        seen.lock().unwrap().push(n);
-        if n == 10 {
-            admin("update my_snapshot set n = 20 where id = 1");
-        }
-        let written =
-            sqlx::query("update my_snapshot set n = ? where id = 1").bind(n + 1).execute(&mut *tx).await;
-        if let Err(why) = &written {
-            assert_eq!(classify(why), Class::Serialization);
-        }
-        written?;
-        Ok(n + 1)
-    });
-    assert_eq!(n.await.unwrap(), 21);
-    assert_eq!(seen.into_inner().unwrap(), [10, 20]);
-}
-
-#[tokio::test]
-async fn a_statement_that_commits_by_itself_is_told() {
-    let pool = pool().await;
-    let done = optimistic(&pool).run(async |mut tx| {
-        sqlx::query("create table my_ddl (id int primary key)").execute(&mut *tx).await?;
-        Ok(())
-    });
-    let done = done.await;
-    assert!(matches!(done, Err(Error::Ended(_))), "{done:?}");
 }

@@ -1,18 +1,12 @@
-//! A MariaDB for all tests of this program.
+//! MySQL or MariaDB, for all tests of this program.
 
-use std::sync::OnceLock;
-
-use bramah_lab::{MariaDb, Proxy};
+use bramah_lab::Proxy;
 use sqlx::{AssertSqlSafe, MySqlPool, mysql::MySqlPoolOptions};
+
+use crate::server::server;
 
 pub(crate) type Db = sqlx::MySql;
 pub(crate) type Pool = MySqlPool;
-
-/// It ends with this process.
-pub(crate) fn server() -> &'static MariaDb {
-    static SERVER: OnceLock<MariaDb> = OnceLock::new();
-    SERVER.get_or_init(|| MariaDb::start().unwrap())
-}
 
 pub(crate) fn url() -> String {
     server().url()
