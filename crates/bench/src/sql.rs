@@ -1,5 +1,7 @@
 //! Locks in databases against two bare transactions over the same connections, by turns.
 
+mod bonus;
+
 use std::{
     process::ExitCode,
     sync::{
@@ -79,6 +81,7 @@ async fn postgres(scores: &mut Scores, server: &Postgres, rounds: usize) -> Resu
     scores.figure("bramah, pairs a second", &ours, "");
     scores.figure("from a release to the next grant, one lock, 16 tasks, p50", &gap, "ms");
     scores.figure("  p99", &far, "ms");
+    bonus::run(scores, server, &session, rounds).await?;
     scores.goal(
         "S1",
         "pairs/s over two bare transactions, 32 tasks, PostgreSQL",

@@ -1,0 +1,116 @@
+//! PostgreSQL.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, SqlStr, postgres::PgArguments, postgres::PgRow};
+
+use super::{append, words::Words};
+use crate::{Result, Strength, Wait};
+
+impl Words for Postgres {
+    const BEGIN: &'static str = "begin";
+
+    // After an error everything fails until the rollback, and COMMIT is then a rollback that reports no error.
+    const ALIVE: &'static str = "select 1";
+
+    fn is_over(why: &sqlx::Error) -> bool {
+        why.as_database_error().and_then(|why| why.code()).is_some_and(|state| state == "25P02")
+    }
+
+    async fn execute(
+        connection: &mut PgConnection,
+        text: SqlStr,
+        arguments: PgArguments,
+    ) -> sqlx::Result<u64> {
+        Ok(sqlx::query_with(text, arguments).execute(connection).await?.rows_affected())
+    }
+
+    async fn rows(
+        connection: &mut PgConnection,
+        text: SqlStr,
+        arguments: PgArguments,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        sqlx::query_with(text, arguments).fetch_all(connection).await
+    }
+
+    async fn raw(connection: &mut PgConnection, text: &'static str) -> sqlx::Result<()> {
+        sqlx::raw_sql(text).execute(connection).await.map(drop)
+    }
+
+    fn integer(row: &PgRow) -> sqlx::Result<Option<i64>> {
+        let wide = row.try_get::<Option<i64>, _>(0);
+        wide.or_else(|why| match row.try_get::<Option<i32>, _>(0) {
+            Ok(number) => Ok(number.map(i64::from)),
+            Err(_) => row.try_get::<Option<i16>, _>(0).map(|number| number.map(i64::from)).map_err(|_| why),
+        })
+    }
+
+    /// At READ COMMITTED each statement sees what is committed. Above it, the write has failed before with 40001.
+    fn current(select: SqlStr) -> SqlStr {
+        select
+    }
+
+    async fn lock(
+        connection: &mut PgConnection,
+        select: SqlStr,
+        arguments: PgArguments,
+        strength: Strength,
+        wait: Wait,
+    ) -> Result<Vec<PgRow>> {
+        let select = append(select, &clause(strength, wait));
+        let Wait::AtMost(limit) = wait else { return Ok(Self::rows(connection, select, arguments).await?) };
+        let before = set_patience(connection, limit).await?;
+        // After an error there is nothing to put back: the rollback does it.
+        let rows = Self::rows(connection, select, arguments).await?;
+        let put_back = sqlx::query("select set_config('lock_timeout', $1, true)").bind(before);
+        put_back.execute(connection).await?;
+        Ok(rows)
+    }
+}
+
+/// Sets the time-out for this transaction, and tells what it was.
+async fn set_patience(connection: &mut PgConnection, limit: Duration) -> sqlx::Result<String> {
+    let text =
+        format!("select current_setting('lock_timeout'); set local lock_timeout = {}", milliseconds(limit));
+    sqlx::raw_sql(AssertSqlSafe(text)).fetch_one(connection).await?.try_get(0)
+}
+
+/// Zero would be for ever, and more than this the server does not take.
+fn milliseconds(limit: Duration) -> u128 {
+    limit.as_micros().div_ceil(1000).clamp(1, i32::MAX.unsigned_abs().into())
+}
+
+fn clause(strength: Strength, wait: Wait) -> String {
+    let strength = match strength {
+        Strength::Update => "for update",
+        Strength::NoKeyUpdate => "for no key update",
+        Strength::Share => "for share",
+        Strength::KeyShare => "for key share",
+    };
+    match wait {
+        Wait::Server | Wait::AtMost(_) => strength.to_owned(),
+        Wait::No => format!("{strength} nowait"),
+        Wait::Skip => format!("{strength} skip locked"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_strength_goes_with_each_way_to_wait() {
+        assert_eq!(clause(Strength::Update, Wait::Server), "for update");
+        assert_eq!(clause(Strength::NoKeyUpdate, Wait::No), "for no key update nowait");
+        assert_eq!(clause(Strength::Share, Wait::Skip), "for share skip locked");
+        assert_eq!(clause(Strength::KeyShare, Wait::AtMost(Duration::from_secs(1))), "for key share");
+    }
+
+    #[test]
+    fn a_time_out_is_rounded_up_and_never_none() {
+        assert_eq!(milliseconds(Duration::from_nanos(1)), 1);
+        assert_eq!(milliseconds(Duration::from_micros(1001)), 2);
+        assert_eq!(milliseconds(Duration::from_millis(1500)), 1500);
+        assert_eq!(milliseconds(Duration::MAX), 2_147_483_647);
+    }
+}
