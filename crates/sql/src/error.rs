@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a step, a transaction or all tries of one came to nothing.
 ///
-/// A `sqlx::Error` becomes one by `?`, and so does [`Error::other`] for an error of yours.
+/// `?` makes one of a `sqlx::Error`, and [`Error::other`] makes one of an error of yours.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
