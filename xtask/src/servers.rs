@@ -50,5 +50,7 @@ mod tests {
         assert_eq!(judge(&without(Flavor::Valkey8), false), Outcome::NotRun("valkey8: no network".into()));
         assert_eq!(judge(&without(Flavor::Valkey8), true), Outcome::Failed("valkey8: no network".into()));
         assert_eq!(judge(&without(Flavor::Redis7), false), Outcome::Failed("redis7: no network".into()));
+        assert_eq!(judge(&without(Flavor::Postgres), false), Outcome::NotRun("postgres: no network".into()));
+        assert_eq!(judge(&without(Flavor::Postgres), true), Outcome::Failed("postgres: no network".into()));
     }
 }

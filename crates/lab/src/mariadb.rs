@@ -1,4 +1,4 @@
-//! MariaDB.
+//! MariaDB, and MySQL.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
 /// What changes when the template is made in another way.
 const TEMPLATE: u32 = 1;
 
-/// A MariaDB with a database `bramah` and a user `bramah` who may do everything in it, and nothing elsewhere.
+/// A MariaDB, or a MySQL, with a database `bramah` and a user `bramah` who may do everything in it, and nothing elsewhere.
 ///
 /// It may be called from several threads. What is asked of a server that does not run is an error.
 ///
@@ -46,7 +46,20 @@ impl MariaDb {
     ///
     /// When MariaDB cannot be had or does not start.
     pub fn with(settings: &[(&str, &str)]) -> Result<Self, String> {
-        let mariadb = Daemon::retry(|| Self::prepare(settings), Self::run, |mariadb| &mariadb.daemon)?;
+        Self::of(Flavor::MariaDb, settings)
+    }
+
+    /// Starts a [`Flavor::MariaDb`] or a [`Flavor::MySql`] with settings of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the flavor is neither, cannot be had or does not start.
+    pub fn of(flavor: Flavor, settings: &[(&str, &str)]) -> Result<Self, String> {
+        if !matches!(flavor, Flavor::MariaDb | Flavor::MySql) {
+            return Err(format!("{flavor} is not MariaDB; start it with its own type"));
+        }
+        let mariadb =
+            Daemon::retry(|| Self::prepare(flavor, settings), Self::run, |mariadb| &mariadb.daemon)?;
         // It is told on its input, and it is not said in a log.
         told(
             &mut mariadb.client()?,
@@ -58,9 +71,9 @@ impl MariaDb {
         Ok(mariadb)
     }
 
-    fn prepare(settings: &[(&str, &str)]) -> Result<Self, String> {
-        let daemon = Daemon::new(Flavor::MariaDb, Signal::KILL)?;
-        let name = format!("mariadb-{}-{TEMPLATE}", daemon.server.version);
+    fn prepare(flavor: Flavor, settings: &[(&str, &str)]) -> Result<Self, String> {
+        let daemon = Daemon::new(flavor, Signal::KILL)?;
+        let name = format!("{flavor}-{}-{TEMPLATE}", daemon.server.version);
         template::copy(&name, &daemon.file("data"), |data| make_template(&daemon, data))?;
         let mariadb = Self { daemon, password: password() };
         mariadb.configure(settings)?;
@@ -83,10 +96,16 @@ impl MariaDb {
             // Root is let in at the socket, and not over TCP.
             ("skip_name_resolve", "ON"),
         ];
+        if self.flavor() == Flavor::MySql {
+            // Another protocol, on a port that all servers would share.
+            lines.push(("mysqlx", "OFF"));
+            // A directory that only an installation makes.
+            lines.push(("secure_file_priv", "NULL"));
+        }
         lines.extend(paths.iter().map(|(setting, path)| (*setting, path.as_str())));
         lines.extend(settings);
         let lines: String = lines.iter().map(|(setting, value)| format!("{setting} = {value}\n")).collect();
-        self.daemon.write("server.cnf", &format!("[mariadbd]\n{lines}"))
+        self.daemon.write("server.cnf", &format!("[mysqld]\n{lines}"))
     }
 
     fn run(&self) -> Result<(), String> {
@@ -124,6 +143,12 @@ impl MariaDb {
     #[must_use]
     pub fn url_at(&self, address: &str) -> String {
         format!("mysql://bramah:{}@{address}/bramah", self.password)
+    }
+
+    /// Which server it is.
+    #[must_use]
+    pub fn flavor(&self) -> Flavor {
+        self.daemon.server.flavor
     }
 
     /// The version that it told: `10.11.18`.
@@ -226,13 +251,18 @@ fn client(daemon: &Daemon) -> Result<std::process::Command, String> {
 }
 
 fn make_template(daemon: &Daemon, data: &Path) -> Result<(), String> {
-    let mut install = command(daemon.server.tool("mariadb-install-db")?)?;
     let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
-    install
-        // It reads its settings from here first, and must not find others.
-        .arg("--no-defaults")
-        .args([option("basedir", &base(daemon)?), option("datadir", data)])
-        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
+    let mut install = if daemon.server.flavor == Flavor::MySql {
+        let mut mysqld = command(&daemon.server.server)?;
+        mysqld.args(["--no-defaults", "--initialize-insecure"]);
+        mysqld
+    } else {
+        let mut install = command(daemon.server.tool("mariadb-install-db")?)?;
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        install.arg("--skip-name-resolve");
+        install
+    };
+    install.args([option("basedir", &base(daemon)?), option("datadir", data)]);
     let home = data.parent().unwrap_or(data);
     told(user::become_other(install.current_dir(home)), "").map(drop)
 }

@@ -7,6 +7,8 @@ shift 3
 exec 3<&0 </dev/null
 "$@" 3<&- >>"$log" 2>&1 &
 server=$!
+# When the process that started us ends while the server is stopped, the kernel hangs up on us all.
+trap '' HUP
 (
   word=
   read -r word

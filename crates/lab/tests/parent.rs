@@ -9,31 +9,56 @@ use std::{
     time::Duration,
 };
 
-use bramah_lab::{Redis, servers::Flavor, until};
+use bramah_lab::{
+    MariaDb, PgBouncer, Pooling, Postgres, Redis, Signal,
+    servers::{self, Flavor},
+    until,
+};
 
 fn main() {
     match env::args().nth(1).as_deref() {
-        Some("watched") => watched(),
+        Some("redis") => redis(),
+        Some("postgres") => postgres(),
+        Some("mariadb") => mariadb(Flavor::MariaDb),
+        Some("mysql") => mariadb(Flavor::MySql),
+        Some("pgbouncer") => pgbouncer(),
         Some("unwatched") => unwatched(),
         _ => {}
     }
-    a_killed_process_leaves_no_server_behind();
-    println!("a_killed_process_leaves_no_server_behind ... ok");
+    let needs = [
+        ("redis", vec![Flavor::Redis7]),
+        ("postgres", vec![Flavor::Postgres]),
+        ("mariadb", vec![Flavor::MariaDb]),
+        ("mysql", vec![Flavor::MySql]),
+        ("pgbouncer", vec![Flavor::Postgres, Flavor::PgBouncer]),
+    ];
+    for (role, flavors) in needs {
+        if flavors.into_iter().all(has) {
+            a_killed_process_leaves_no_server_behind(role);
+            println!("a_killed_process_leaves_no_server_behind {role} ... ok");
+        }
+    }
     a_process_that_nobody_watches_is_left_behind();
     println!("a_process_that_nobody_watches_is_left_behind ... ok");
 }
 
-fn a_killed_process_leaves_no_server_behind() {
-    let line = killed("watched");
-    let (pid, folder) = line.split_once(' ').expect("two words");
-    until("the server's end", Duration::from_secs(30), || {
-        if runs(pid) { Err(format!("{pid} runs")) } else { Ok(()) }
-    })
-    .expect("no server");
-    until("the end of its directory", Duration::from_secs(30), || {
-        if Path::new(folder).exists() { Err(format!("{folder} is there")) } else { Ok(()) }
-    })
-    .expect("no directory");
+fn a_killed_process_leaves_no_server_behind(role: &str) {
+    // Process ids and directories.
+    for left in killed(role).split_whitespace() {
+        until("the end of it", Duration::from_secs(30), || {
+            let there = if left.starts_with('/') { Path::new(left).exists() } else { runs(left) };
+            if there { Err(format!("{left} is there")) } else { Ok(()) }
+        })
+        .expect("nothing left");
+    }
+}
+
+fn has(flavor: Flavor) -> bool {
+    let got = servers::get(flavor);
+    if let Err(why) = &got {
+        servers::missing(flavor, why);
+    }
+    got.is_ok()
 }
 
 /// The control: it is the watching that ends a server, and not the death of its parent.
@@ -56,10 +81,52 @@ fn killed(role: &str) -> String {
     line.trim().to_owned()
 }
 
-fn watched() {
+fn redis() {
     let redis = Redis::start(Flavor::Redis7).expect("a server");
     let folder = redis.call(&["CONFIG", "GET", "dir"]).expect("its directory").many().pop();
+    // Also one that is stopped.
+    redis.signal(Signal::STOP).expect("a stop");
     println!("{} {}", redis.pid().expect("its process"), folder.expect("its directory").text());
+    wait_forever();
+}
+
+/// Killed while a session is in the midst of something and all its processes are stopped.
+fn postgres() {
+    let postgres = Postgres::start().expect("a server");
+    thread::scope(|scope| {
+        scope.spawn(|| postgres.sql("SELECT pg_sleep(600)"));
+        let sleeps =
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(6%' AND pid <> pg_backend_pid()";
+        until("the sleeper", Duration::from_secs(30), || match postgres.sql(sleeps)?.as_str() {
+            "" => Err("nobody sleeps".into()),
+            _ => Ok(()),
+        })
+        .expect("a sleeper");
+        let others = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid(); SHOW data_directory";
+        let others = postgres.sql(others).expect("its processes").replace('\n', " ");
+        postgres.freeze().expect("a freeze");
+        println!("{} {others}", postgres.pid().expect("its process"));
+        wait_forever();
+    });
+}
+
+fn mariadb(flavor: Flavor) {
+    let mariadb = MariaDb::of(flavor, &[]).expect("a server");
+    let folder = mariadb.sql("SELECT @@datadir").expect("its directory");
+    println!("{} {folder}", mariadb.pid().expect("its process"));
+    wait_forever();
+}
+
+fn pgbouncer() {
+    let postgres = Postgres::start().expect("a server");
+    let bouncer = PgBouncer::before(&postgres, Pooling::Session).expect("a pooler");
+    let folder = postgres.sql("SHOW data_directory").expect("its directory");
+    let pids = [bouncer.pid(), postgres.pid()].map(|pid| pid.expect("its process"));
+    println!("{} {} {folder}", pids[0], pids[1]);
+    wait_forever();
+}
+
+fn wait_forever() -> ! {
     loop {
         thread::park();
     }

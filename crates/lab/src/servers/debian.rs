@@ -129,7 +129,7 @@ impl State {
 fn installed(name: &str) -> String {
     format!(
         "Package: {name}\nStatus: install ok installed\nVersion: 9999\nArchitecture: all\n\
-         Maintainer: nobody\nDescription: pretended\n\n"
+         Multi-Arch: allowed\nMaintainer: nobody\nDescription: pretended\n\n"
     )
 }
 

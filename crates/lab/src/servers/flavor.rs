@@ -20,14 +20,23 @@ pub enum Flavor {
     Postgres,
     /// MariaDB: the one of the machine, or 10.11 as in Debian bookworm.
     MariaDb,
+    /// MySQL: the one of the machine, or what Debian sid has, for no release has one.
+    MySql,
     /// PgBouncer: the one of the machine, or 1.24 as in Debian trixie. It passes prepared statements on.
     PgBouncer,
 }
 
 impl Flavor {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Redis7, Self::Redis8, Self::Valkey8, Self::Postgres, Self::MariaDb, Self::PgBouncer];
+    pub const ALL: [Self; 7] = [
+        Self::Redis7,
+        Self::Redis8,
+        Self::Valkey8,
+        Self::Postgres,
+        Self::MariaDb,
+        Self::MySql,
+        Self::PgBouncer,
+    ];
 
     /// Those that [`Redis`](crate::Redis) starts.
     pub const REDIS: [Self; 3] = [Self::Redis7, Self::Redis8, Self::Valkey8];
@@ -41,6 +50,7 @@ impl Flavor {
             Self::Valkey8 => "valkey8",
             Self::Postgres => "postgres",
             Self::MariaDb => "mariadb",
+            Self::MySql => "mysql",
             Self::PgBouncer => "pgbouncer",
         }
     }
@@ -50,8 +60,10 @@ impl Flavor {
         match self {
             Self::Redis7 => 7..=7,
             Self::Redis8 | Self::Valkey8 => 8..=8,
-            Self::Postgres => 13..=99,
+            Self::Postgres => 14..=99,
             Self::MariaDb => 10..=99,
+            // MariaDB may be called mysqld too, and went on from 10.
+            Self::MySql => 8..=9,
             Self::PgBouncer => 1..=1,
         }
     }
@@ -63,6 +75,7 @@ impl Flavor {
             Self::Valkey8 => "valkey-server",
             Self::Postgres => "postgres",
             Self::MariaDb => "mariadbd",
+            Self::MySql => "mysqld",
             Self::PgBouncer => "pgbouncer",
         }
     }
@@ -74,6 +87,7 @@ impl Flavor {
             Self::Valkey8 => &["valkey-cli"],
             Self::Postgres => &["psql", "initdb", "pg_basebackup"],
             Self::MariaDb => &["mariadb", "mariadb-install-db", "my_print_defaults"],
+            Self::MySql => &["mysql"],
             Self::PgBouncer => &[],
         }
     }
@@ -85,6 +99,7 @@ impl Flavor {
             Self::Valkey8 => &["valkey-server"],
             Self::Postgres => &["postgresql-15"],
             Self::MariaDb => &["mariadb-server-core", "mariadb-client-core"],
+            Self::MySql => &["mysql-server-core", "mysql-client-core"],
             Self::PgBouncer => &["pgbouncer"],
         }
     }
@@ -94,6 +109,7 @@ impl Flavor {
         match self {
             Self::Redis7 | Self::Postgres | Self::MariaDb => "bookworm",
             Self::Redis8 | Self::Valkey8 | Self::PgBouncer => "trixie",
+            Self::MySql => "sid",
         }
     }
 
@@ -165,6 +181,7 @@ mod tests {
                 "mariadbd  Ver 10.11.18-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)\n",
                 "10.11.18",
             ),
+            ("/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))\n", "9.7.4"),
             ("PgBouncer 1.24.1\nlibevent 2.1.12-stable\n", "1.24.1"),
         ];
         for (text, version) in said {

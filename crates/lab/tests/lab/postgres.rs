@@ -87,8 +87,7 @@ fn a_stopped_server_keeps_its_data_and_its_port() {
         postgres.start_again().unwrap();
         assert_eq!(postgres.url(), url);
         assert_ne!(postgres.pid(), pid);
-        let rows = postgres.sql_at(&postgres.address(), "SELECT 1").unwrap();
-        assert_eq!(rows, "1");
+        assert_eq!(postgres.sql_at(&postgres.address(), "SELECT 1").unwrap(), "1");
         assert_eq!(postgres.sql("SELECT count(*) FROM kept").unwrap(), (n + 1).to_string());
     }
     assert_eq!(postgres.log().matches("was not properly shut down").count(), 1);
