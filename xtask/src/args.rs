@@ -24,7 +24,7 @@ usage: cargo xtask TASK
 
   test [--quick]          everything that must pass before a change is merged
   servers                 get the servers that tests run, and tell where they are
-  bench NAME              run a benchmark: core, cli, redis, redisson, redlock
+  bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql
   soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, conformance, suite, load
   tidy                    check what the style guide can check by machine
 
@@ -75,6 +75,7 @@ usage: cargo xtask bench NAME
           exits with 1 only for wrong results, not for a missed goal. BRAMAH_BENCH_ROUNDS=N sets the rounds (5),
           BRAMAH_BENCH_ONLY=G5 runs one goal: G1 (with G2 and G3), G4, G5, G6, G8 (with growth)
   redlock  locks on 3 and 5 masters against rslock on the same ones
+  sql     locks in databases against two bare transactions over the same connections
   redisson
           Redisson itself, in Java, and ours on one server, by turns. It needs java and mvn. Exits and rounds as redis
 ";

@@ -18,6 +18,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "redis", package: "bramah-bench", beside: None, args: &["redis"] },
     Bench { name: "redisson", package: "bramah-bench", beside: None, args: &["redisson"] },
     Bench { name: "redlock", package: "bramah-bench", beside: None, args: &["redlock"] },
+    Bench { name: "sql", package: "bramah-bench", beside: None, args: &["sql"] },
 ];
 
 pub(crate) fn find(name: &str) -> Result<&'static Bench, String> {

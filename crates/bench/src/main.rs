@@ -1,13 +1,16 @@
-//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`, `bench redlock`. Absolute figures belong to the machine; the ratios are what carries over.
+//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`, `bench redlock`, `bench sql`. Absolute figures belong to the machine; the ratios are what carries over.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures elapsed time and no deadline")]
 
 mod cli;
+mod drive;
 mod file;
 mod handover;
 mod many;
 mod redis;
 mod report;
+mod scores;
+mod sql;
 
 use std::process::ExitCode;
 
@@ -24,13 +27,14 @@ fn main() -> ExitCode {
         (Some("redis"), None) => redis::run(),
         (Some("redisson"), None) => redis::run_redisson(),
         (Some("redlock"), None) => redis::run_redlock(),
+        (Some("sql"), None) => sql::run(),
         (Some("stamp"), Some(file)) => match cli::stamp(&file) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
         (other, _) => {
             eprintln!(
-                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock",
+                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock, sql",
                 other.unwrap_or("")
             );
             ExitCode::from(64)

@@ -10,18 +10,18 @@ mod java;
 mod pairs;
 mod redisson;
 mod redlock;
-mod scores;
 mod server;
 mod server_cost;
 
 use std::process::ExitCode;
 
 pub(crate) use crowd::ENVIRONMENT as CROWD;
-use scores::Scores;
 use server::Server;
 
-/// What everything here fails with: a line for people.
-pub(crate) type Result<T> = std::result::Result<T, String>;
+use crate::{
+    drive::{Result, runtime, text},
+    scores::{self, Scores, exit, report, rounds},
+};
 
 /// One of a crowd of processes, started by [`run`].
 pub(crate) fn crowd(orders: &str) -> ExitCode {
@@ -40,17 +40,6 @@ pub(crate) fn run_redisson() -> ExitCode {
 /// Locks on several masters, against rslock.
 pub(crate) fn run_redlock() -> ExitCode {
     report(|scores| redlock::run(scores, rounds()?))
-}
-
-fn report(measure: impl FnOnce(&mut Scores) -> Result<()>) -> ExitCode {
-    let mut scores = Scores::new();
-    if let Err(why) = measure(&mut scores) {
-        // The figures so far have been told; a table of some of the goals would look like all of them.
-        return exit(Err(why));
-    }
-    scores.print();
-    // A missed goal is for people to judge, on a machine that they know to be idle. A wrong result is wrong anywhere.
-    if scores.wrong() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Measures what some goals are about, in so many rounds.
@@ -75,37 +64,4 @@ fn measure(scores: &mut Scores) -> Result<()> {
         part(scores, &Server::start()?, rounds)?;
     }
     Ok(())
-}
-
-fn rounds() -> Result<usize> {
-    match std::env::var("BRAMAH_BENCH_ROUNDS") {
-        Err(_) => Ok(5),
-        Ok(text) => match text.parse() {
-            Ok(0) | Err(_) => Err(format!("BRAMAH_BENCH_ROUNDS={text}: must be a whole number from 1 on")),
-            Ok(rounds) => Ok(rounds),
-        },
-    }
-}
-
-fn exit(outcome: Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("bench: {why}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// A runtime as an application has one.
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|why| format!("no runtime: {why}"))
-}
-
-/// Any error as a line.
-fn text(why: impl std::fmt::Display) -> String {
-    why.to_string()
 }

@@ -6,6 +6,8 @@
 #[cfg(feature = "file")]
 mod file;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod promise;
 #[cfg(feature = "redis")]
 mod redis;
@@ -103,7 +105,7 @@ enum Span {
     Engine,
     /// Longer than that.
     #[cfg_attr(
-        not(any(feature = "file", feature = "redis")),
+        not(any(feature = "file", feature = "redis", feature = "postgres")),
         allow(dead_code, reason = "this build has no other store")
     )]
     Own,
@@ -121,6 +123,8 @@ const KINDS: &[Kind] = &[
     redis::CLUSTER,
     #[cfg(feature = "redis")]
     redis::REDLOCK,
+    #[cfg(feature = "postgres")]
+    postgres::KIND,
 ];
 
 /// Where the locks go that the examination takes.

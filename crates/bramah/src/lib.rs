@@ -15,11 +15,13 @@
 //! | `file:///dir` | the processes of one host | `file`, on by default |
 //! | `redis://host`, `redis+sentinel://…`, `redis+cluster://…` | Redis or Valkey; with `rediss` by TLS | `redis` |
 //! | `redlock://host,host,host` | several Redis masters that know nothing of each other; with `redlocks` by TLS | `redis` |
+//! | `postgres://host/database` | PostgreSQL; [`init`] creates the tables | `postgres` |
 //!
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
 
 pub mod doctor;
+mod init;
 mod url;
 
 use std::sync::Arc;
@@ -27,8 +29,11 @@ use std::sync::Arc;
 pub use bramah_core::*;
 #[cfg(feature = "file")]
 pub use bramah_file::File;
+#[cfg(feature = "postgres")]
+pub use bramah_postgres as postgres;
 #[cfg(feature = "redis")]
 pub use bramah_redis as redis;
+pub use init::{init, schema};
 
 /// Opens a session with the defaults on the store at `url`.
 ///
@@ -52,6 +57,8 @@ pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
         ("redlock" | "redlocks", _) => Ok(Arc::new(redis::redlock::Redlock::from_url(url)?.engine()?)),
         #[cfg(feature = "redis")]
         (scheme, _) if url::REDIS.contains(&scheme) => Ok(Arc::new(redis::Redis::from_url(url)?)),
+        #[cfg(feature = "postgres")]
+        ("postgres" | "postgresql", _) => Ok(postgres::Postgres::from_url(url)?.into()),
         (scheme, _) => Err(url::unknown(scheme)),
     }
 }

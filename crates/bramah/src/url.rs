@@ -18,6 +18,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redis+cluster://host,host",
     #[cfg(feature = "redis")]
     "redlock://host,host,host",
+    #[cfg(feature = "postgres")]
+    "postgres://host/database",
 ];
 
 /// The schemes of Redis URLs. Those with two s are the same over TLS.

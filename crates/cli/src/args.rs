@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) struct Place {
     /// Where the locks live: file:///dir for the processes of one user on one machine; redis://host,
     /// redis+sentinel://host,host/service or redis+cluster://host,host for machines that share a Redis or Valkey,
-    /// rediss with TLS; memory: for trying things out, as it ends with the process and excludes nobody else.
+    /// rediss with TLS; postgres://host/database for those who share a PostgreSQL; memory: for trying things out, as it ends with the process and excludes nobody else.
     /// [default: $BRAMAH_ENGINE, else the profile's, else file: with ~/.local/state/bramah]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) engine: Option<String>,
@@ -73,6 +73,8 @@ pub(crate) enum Verb {
     Check(Check),
     /// Try the store and say in words what it promises here
     Doctor(Doctor),
+    /// Create the tables that locks in a database need, or bring them up to date
+    Init(Init),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the man page, or write all of them to a directory
@@ -261,6 +263,14 @@ pub(crate) struct Doctor {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::INIT)]
+pub(crate) struct Init {
+    /// Print what would be run, and connect to nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Flags)]

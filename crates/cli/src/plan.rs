@@ -39,6 +39,7 @@ pub(crate) enum Task {
     Watch { scope: Scope },
     Break { name: Name, tag: Tag, reason: String, owner: Option<String>, form: Form },
     Doctor { form: Form },
+    Init { dry_run: bool },
 }
 
 #[derive(Debug)]
@@ -186,6 +187,7 @@ impl Task {
                 form: form(args.json),
             },
             Verb::Doctor(doctor) => Self::Doctor { form: form(doctor.json) },
+            Verb::Init(init) => Self::Init { dry_run: init.dry_run },
             Verb::Check(_) | Verb::Completions(_) | Verb::Man(_) | Verb::Version(_) => {
                 return Err(Failure::usage("this needs no store"));
             }

@@ -60,7 +60,7 @@ fn duplicate_all(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// Leaves out what is zero. That is most of a new database, whose logs are as long as they will ever be.
 fn duplicate_file(from: &Path, to: &Path) -> std::io::Result<()> {
-    const ZERO: [u8; PIECE] = [0; PIECE];
+    static ZERO: [u8; PIECE] = [0; PIECE];
     let (mut from, to) = (File::open(from)?, File::create_new(to)?);
     to.set_permissions(from.metadata()?.permissions())?;
     let (mut piece, mut at) = (vec![0; PIECE], 0);

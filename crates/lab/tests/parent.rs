@@ -15,8 +15,11 @@ use bramah_lab::{
     until,
 };
 
+/// What a child is to be. It is no argument, for those are what tests are chosen by.
+const ROLE: &str = "BRAMAH_LAB_ROLE";
+
 fn main() {
-    match env::args().nth(1).as_deref() {
+    match env::var(ROLE).ok().as_deref() {
         Some("redis") => redis(),
         Some("postgres") => postgres(),
         Some("mariadb") => mariadb(Flavor::MariaDb),
@@ -71,7 +74,7 @@ fn a_process_that_nobody_watches_is_left_behind() {
 /// Starts this program as a child, kills it once it has told something, and returns that.
 fn killed(role: &str) -> String {
     let program = env::current_exe().expect("this program");
-    let mut child = Command::new(program).arg(role).stdout(Stdio::piped()).spawn().expect("a child");
+    let mut child = Command::new(program).env(ROLE, role).stdout(Stdio::piped()).spawn().expect("a child");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
     let pid = line.split_whitespace().next().expect("a process id");

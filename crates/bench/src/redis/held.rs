@@ -5,10 +5,10 @@ use std::time::Duration;
 use bramah::{Clock, Guard, Session};
 use bramah_redis::Redis;
 
+use crate::drive::{Locked, drive};
+
 use super::{
-    Result,
-    pairs::{Locked, drive},
-    runtime,
+    Result, runtime,
     scores::{Goal, Rounds, Scores},
     server::Server,
     text,

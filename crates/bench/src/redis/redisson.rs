@@ -15,10 +15,11 @@ use bramah::Clock;
 use redis::{PushKind, Value, aio::MultiplexedConnection};
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::drive::Pairs;
+
 use super::{
     Result,
     bare::{self, TTL_MS},
-    pairs::Pairs,
     text,
 };
 

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::drive::{Pairs, drive};
+
 use super::{
     Result,
     bare::{Least, Ours},
-    pairs::{Called, Pairs, drive},
+    pairs::Called,
     redisson::{Latch, Redisson, Uncontended},
     runtime,
     scores::{Goal, Rounds, Scores},

@@ -101,3 +101,12 @@ Prints for how many milliseconds the lock is certain to be held without another 
 \"held\" where that does not depend on time (file:). The store is not asked: a break shows when
 bramah has learnt of it. Exit code 0 if it is held, 1 if not, 64 outside of a command run by
 bramah.";
+
+pub(super) const INIT: &str = "\
+What is there is kept: it can be run again at any time, also by two at once. Stores that need no
+preparation refuse it. The user needs the right to create tables and functions; those who lock
+need SELECT, INSERT, UPDATE and DELETE on the tables.
+
+Examples:
+  bramah init --engine postgres://db.example/app
+  bramah init --engine postgres:// --dry-run | psql app";

@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod detached;
 mod doctor;
+mod init;
 mod ls;
 mod man;
 mod run;
@@ -54,6 +55,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
             break_hold::break_hold(store, &name, tag, &reason, owner, form).await
         }
         Task::Doctor { form } => doctor::doctor(store, form).await,
+        Task::Init { dry_run } => init::init(store, dry_run).await,
     }
 }
 

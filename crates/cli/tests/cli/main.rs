@@ -18,6 +18,7 @@ mod manual;
 mod modes;
 mod nesting;
 mod output;
+mod postgres;
 mod recipes;
 mod redis;
 mod supervision;

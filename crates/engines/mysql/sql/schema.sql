@@ -51,8 +51,7 @@ CREATE TABLE IF NOT EXISTS bramah_claims (
 CREATE TABLE IF NOT EXISTS bramah_sessions (
   session BINARY(16) NOT NULL PRIMARY KEY,
   about   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-  opened  BIGINT NOT NULL,
-  KEY bramah_sessions_opened (opened)
+  expires BIGINT NOT NULL
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 ----
 -- Names whose fences were raised above the tickets.
@@ -341,6 +340,8 @@ BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   CALL bramah_begin();
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+  UPDATE bramah_sessions SET expires = v_now + 3600000000 WHERE session = p_session AND expires < v_now + 1800000000;
+  SET v_done = FALSE;
   OPEN v_found;
   renewal: LOOP
     FETCH v_found INTO v_ticket, v_ttl, v_kept;
@@ -364,7 +365,7 @@ BEGIN
    WHERE c.session = p_session AND c.expires > v_now;
 END
 ----
--- Writes down who is behind a session. Those who were not closed, and are in no line, are forgotten after a week.
+-- Writes down who is behind a session, for as long as it is heard of, and clears one away that is not.
 CREATE PROCEDURE bramah_open(IN p_session BINARY(16), IN p_about TEXT CHARACTER SET utf8mb4) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now BIGINT;
@@ -372,15 +373,34 @@ BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   CALL bramah_begin();
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
-  INSERT INTO bramah_sessions (session, about, opened) VALUES (p_session, p_about, v_now)
-    ON DUPLICATE KEY UPDATE about = p_about;
+  INSERT INTO bramah_sessions (session, about, expires) VALUES (p_session, p_about, v_now + 3600000000)
+    ON DUPLICATE KEY UPDATE about = p_about, expires = v_now + 3600000000;
   COMMIT;
-  SELECT s.session INTO v_old FROM bramah_sessions s
-   WHERE s.opened < v_now - 604800000000 AND NOT EXISTS (SELECT 1 FROM bramah_claims c WHERE c.session = s.session)
-   ORDER BY s.opened LIMIT 1;
+  SELECT session INTO v_old FROM bramah_sessions WHERE expires < v_now LIMIT 1;
   IF v_old IS NOT NULL THEN
-    DELETE FROM bramah_sessions WHERE session = v_old;
+    DELETE FROM bramah_sessions WHERE session = v_old AND expires < v_now;
   END IF;
+END
+----
+-- Advances lines in which somebody died a while ago, and whom nobody asks about: some of them.
+CREATE PROCEDURE bramah_sweep() SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_name VARBINARY(200);
+  DECLARE v_done BOOLEAN DEFAULT FALSE;
+  DECLARE v_dead CURSOR FOR
+    SELECT DISTINCT name FROM bramah_claims
+     WHERE expires < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 10000000 LIMIT 50;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+  OPEN v_dead;
+  sweeping: LOOP
+    SET v_done = FALSE;
+    FETCH v_dead INTO v_name;
+    IF v_done THEN
+      LEAVE sweeping;
+    END IF;
+    CALL bramah_nudge(v_name);
+  END LOOP;
+  CLOSE v_dead;
 END
 ----
 INSERT IGNORE INTO bramah_schema (version) VALUES (1)

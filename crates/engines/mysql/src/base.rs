@@ -117,6 +117,7 @@ impl Base for Database {
     ) -> Result<()> {
         let text = format!("CALL bramah_open({}, {})", id(opening.session), quoted(&opening.about.encode()));
         self.desk.call(text, patience).await?;
+        self.desk.call("CALL bramah_sweep()".to_owned(), patience).await?;
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await.map(drop)
     }

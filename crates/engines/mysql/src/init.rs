@@ -40,7 +40,9 @@ impl Database {
         let run = async |text: String| self.desk.over(&pool, text, PATIENCE).await;
         let state = self.state(run(State::QUESTION.to_owned()).await?)?;
         state.check(self.desk.server(), self.config.single_writer)?;
-        let rows = run(format!("SELECT GET_LOCK(CONCAT('bramah_init_', LEFT(SHA2(DATABASE(), 256), 32)), {TURN})")).await?;
+        let rows =
+            run(format!("SELECT GET_LOCK(CONCAT('bramah_init_', LEFT(SHA2(DATABASE(), 256), 32)), {TURN})"))
+                .await?;
         if self.desk.read_first(&rows, |row| row.try_get::<Option<i64>, _>(0))? != Some(1) {
             let text = format!(
                 "{}: another bramah init has been at work for {TURN} s; try again later",
@@ -69,6 +71,8 @@ impl Database {
                 }
             }
         }
-        run("SELECT RELEASE_LOCK(CONCAT('bramah_init_', LEFT(SHA2(DATABASE(), 256), 32)))".to_owned()).await.map(drop)
+        run("SELECT RELEASE_LOCK(CONCAT('bramah_init_', LEFT(SHA2(DATABASE(), 256), 32)))".to_owned())
+            .await
+            .map(drop)
     }
 }

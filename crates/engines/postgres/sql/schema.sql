@@ -300,6 +300,28 @@ BEGIN
   PERFORM bramah_advance(p_name, false);
 END $$;
 
+-- Writes down who is behind a session, for as long as it is heard of, and clears away what others have left.
+CREATE OR REPLACE FUNCTION bramah_open(p_session uuid, p_about text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO bramah_sessions AS s (session, about, until) VALUES (p_session, p_about, clock_timestamp() + interval '1 hour')
+    ON CONFLICT ON CONSTRAINT bramah_sessions_pkey DO UPDATE SET about = excluded.about, until = excluded.until;
+  DELETE FROM bramah_sessions WHERE until < clock_timestamp();
+  DELETE FROM bramah_watchers WHERE until < clock_timestamp() - interval '1 minute';
+END $$;
+
+-- Lines in which somebody died a while ago, and whom nobody asks about: some of them. In the order of their names, so that two
+-- who do this do not wait for each other.
+CREATE OR REPLACE FUNCTION bramah_sweep() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_name text;
+BEGIN
+  FOR v_name IN
+    SELECT DISTINCT name FROM bramah_claims WHERE until < clock_timestamp() - interval '10 seconds' ORDER BY name LIMIT 50
+  LOOP
+    PERFORM bramah_nudge(v_name);
+  END LOOP;
+END $$;
+
 -- Proves the life of claims of one session that have not expired, and lists everything that it has in any line. Rows are
 -- locked in the order of their tickets, as elsewhere, and without any name's lock.
 CREATE OR REPLACE FUNCTION bramah_renew(p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[])
@@ -307,6 +329,8 @@ RETURNS TABLE (seq bigint, held boolean, asked boolean, name text, capacity bigi
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+  UPDATE bramah_sessions SET until = clock_timestamp() + interval '1 hour'
+    WHERE session = p_session AND until < clock_timestamp() + interval '30 minutes';
   PERFORM FROM bramah_claims c
     WHERE c.session = p_session AND c.seq = ANY (p_seqs) AND c.until > clock_timestamp() ORDER BY c.ticket FOR UPDATE;
   RETURN QUERY

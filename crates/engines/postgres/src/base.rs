@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     error,
     init::VERSION,
-    listener::Listener,
+    listener::{self, Listener},
     text::{array, number, optional, quoted, session as uuid},
 };
 
@@ -36,6 +36,7 @@ const MANNERS: Manners = Manners {
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) desk: Desk<PgConnection>,
+    address: String,
     timeout: Duration,
     /// With which the listener connects, if there is to be one.
     ear: Option<PgConnectOptions>,
@@ -45,13 +46,27 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn new(config: &Config, office: Office) -> Self {
-        let server = format!("postgres at {}", config.address());
+        let address = config.address();
+        let server = format!("postgres at {address}");
         Self {
+            address,
             desk: Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning),
             timeout: config.terms.timeout,
             ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether what is said by NOTIFY reaches us, found out anew.
+    pub(crate) async fn is_heard(&self) -> bool {
+        match &self.ear {
+            Some(options) => listener::hears(options, self.desk.calls()).await,
+            None => false,
         }
     }
 
@@ -111,13 +126,9 @@ impl Base for Database {
         wakes: Arc<Wakes>,
         patience: Duration,
     ) -> Result<()> {
-        let session = uuid(opening.session);
         let about = quoted(&opening.about.encode());
-        let text = format!(
-            "INSERT INTO bramah_sessions (session, about, until) VALUES ({session}, {about}, 'infinity') \
-             ON CONFLICT (session) DO UPDATE SET about = excluded.about"
-        );
-        self.desk.call(text, patience).await?;
+        self.desk.call(format!("SELECT bramah_open({}, {about})", uuid(opening.session)), patience).await?;
+        self.desk.call("SELECT bramah_sweep()".to_owned(), patience).await?;
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await?;
         if let Some(options) = &self.ear {

@@ -5,6 +5,7 @@
 //! on. Waiters are told by NOTIFY, over one connection for all of a process.
 
 mod base;
+pub mod checkup;
 mod config;
 mod error;
 mod init;

@@ -29,7 +29,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::fro
 /// How long it may take to hear oneself.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// How long to wait for a connection, and how often one that is silent is looked after.
+/// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// The listener of a process.
@@ -131,35 +131,16 @@ impl Post {
     }
 
     async fn listen(&mut self) -> Result<Ended, sqlx::Error> {
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(CONNECT)
-            .connect_lazy_with(self.options.clone());
-        let mut ear = PgListener::connect_with(&pool).await?;
-        ear.eager_reconnect(false);
-        let echo = format!("bramah_echo_{:016x}", fastrand::u64(..));
-        ear.listen(&echo).await?;
+        let mut ear = lend(&self.options).await?;
         let known: Vec<SessionId> =
             self.sessions.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         for session in known {
             ear.listen(&channel(session)).await?;
         }
-        self.call(&echo).await?;
-        loop {
-            match timeout(ECHO, ear.try_recv()).await {
-                Ok(Ok(Some(heard))) if heard.channel() == echo => break,
-                Ok(Ok(Some(_))) => {}
-                Ok(Ok(None)) => return Err(sqlx::Error::PoolTimedOut),
-                Ok(Err(error)) => return Err(error),
-                Err(_) => {
-                    tracing::debug!(
-                        "NOTIFY does not reach us, as behind a pooler: waiters ask from time to time"
-                    );
-                    return self.wait_untold().await;
-                }
-            }
+        if !echoes(&mut ear, &self.calls).await? {
+            tracing::debug!("NOTIFY does not reach us, as behind a pooler: waiters ask from time to time");
+            return self.wait_untold().await;
         }
-        ear.unlisten(&echo).await?;
         self.told.store(true, Ordering::Release);
         self.wakes.all();
         loop {
@@ -187,16 +168,6 @@ impl Post {
         }
     }
 
-    /// Says something, over another connection.
-    async fn call(&self, channel: &str) -> Result<(), sqlx::Error> {
-        let text = format!("SELECT pg_notify('{channel}', '')");
-        match self.calls.query(text, CONNECT).await {
-            Ok(_) => Ok(()),
-            Err(Trouble::Said(error)) => Err(error),
-            Err(_) => Err(sqlx::Error::PoolTimedOut),
-        }
-    }
-
     /// Behind a pooler that does not pass on what is said: keeps the books for a while, and tries again.
     async fn wait_untold(&mut self) -> Result<Ended, sqlx::Error> {
         let until = sleep(Duration::from_secs(30));
@@ -219,4 +190,42 @@ fn channel(session: SessionId) -> String {
 
 fn session_of(channel: &str) -> Option<SessionId> {
     channel.strip_prefix("bramah_")?.parse().ok()
+}
+
+/// Whether NOTIFY reaches a listener with these options.
+pub(crate) async fn hears(options: &PgConnectOptions, calls: &Arc<Pool<PgConnection>>) -> bool {
+    let heard = async { echoes(&mut lend(options).await?, calls).await };
+    heard.await.unwrap_or(false)
+}
+
+/// A connection that listens.
+async fn lend(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
+    let pool =
+        PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT).connect_lazy_with(options.clone());
+    let mut ear = PgListener::connect_with(&pool).await?;
+    ear.eager_reconnect(false);
+    Ok(ear)
+}
+
+/// Whether it hears what is said over another connection.
+async fn echoes(ear: &mut PgListener, calls: &Arc<Pool<PgConnection>>) -> Result<bool, sqlx::Error> {
+    let echo = format!("bramah_echo_{:016x}", fastrand::u64(..));
+    ear.listen(&echo).await?;
+    match calls.query(format!("SELECT pg_notify('{echo}', '')"), CONNECT).await {
+        Ok(_) => {}
+        Err(Trouble::Said(error)) => return Err(error),
+        Err(_) => return Err(sqlx::Error::PoolTimedOut),
+    }
+    loop {
+        match timeout(ECHO, ear.try_recv()).await {
+            Ok(Ok(Some(heard))) if heard.channel() == echo => break,
+            // Whatever else is said now has everybody ask in a moment.
+            Ok(Ok(Some(_))) => {}
+            Ok(Ok(None)) => return Err(sqlx::Error::PoolTimedOut),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Ok(false),
+        }
+    }
+    ear.unlisten(&echo).await?;
+    Ok(true)
 }

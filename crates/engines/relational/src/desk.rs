@@ -97,7 +97,8 @@ where
         first.map_err(|error| self.misread(&error))
     }
 
-    fn misread(&self, error: &sqlx::Error) -> Error {
+    /// The error for an answer that is not understood.
+    pub fn misread(&self, error: &sqlx::Error) -> Error {
         let text = format!(
             "{}: an answer is not understood ({error}); is what bramah init wrote there of another version? run bramah init",
             self.server

@@ -5,11 +5,10 @@ use std::time::Duration;
 use bramah::Session;
 use bramah_redis::Redis;
 
+use crate::drive::{Locked, burst};
+
 use super::{
-    super::{
-        pairs::{Locked, burst},
-        runtime, text,
-    },
+    super::{runtime, text},
     Better, Field, KINDS, Kind, LAYOUTS, Result, Scores, Server,
     machine::{Caller, Machine},
 };

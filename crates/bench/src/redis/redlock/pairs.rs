@@ -9,10 +9,12 @@ use std::{
 use bramah::{Clock, Session};
 use rslock::LockManager;
 
+use crate::drive::{Driven, Locked, Pairs, burst};
+
 use super::{
     super::{
         bare::{self, Least},
-        pairs::{Driven, Locked, Pairs, Peer, burst},
+        pairs::Peer,
         runtime,
         scores::{Goal, Rounds},
     },

@@ -1,39 +1,41 @@
 //! What was measured, round by round, and the table of goals at the end.
 
-use std::fmt::Write;
+use std::{fmt::Write, process::ExitCode};
+
+use crate::drive::Result;
 
 /// One figure over several rounds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rounds(Vec<f64>);
+pub(crate) struct Rounds(Vec<f64>);
 
 impl Rounds {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// What is measured once.
-    pub(super) fn of(value: f64) -> Self {
+    pub(crate) fn of(value: f64) -> Self {
         Self(vec![value])
     }
 
-    pub(super) fn push(&mut self, value: f64) {
+    pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
     }
 
     /// Each round against the same round of another: what slows both down does not show.
-    pub(super) fn over(&self, other: &Self) -> Self {
+    pub(crate) fn over(&self, other: &Self) -> Self {
         Self(self.0.iter().zip(&other.0).map(|(one, other)| one / other).collect())
     }
 
-    pub(super) fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         crate::report::median(self.0.clone())
     }
 
-    pub(super) fn least(&self) -> f64 {
+    pub(crate) fn least(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    pub(super) fn most(&self) -> f64 {
+    pub(crate) fn most(&self) -> f64 {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
@@ -49,7 +51,7 @@ impl Rounds {
 
 /// What a median has to be.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Goal {
+pub(crate) enum Goal {
     AtLeast(f64),
     AtMost(f64),
     Above(f64),
@@ -74,7 +76,7 @@ impl Goal {
 }
 
 /// Prints figures as they come, and remembers goals for the end.
-pub(super) struct Scores {
+pub(crate) struct Scores {
     table: String,
     missed: Vec<String>,
     overlaps: u64,
@@ -83,19 +85,19 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { table: String::new(), missed: Vec::new(), overlaps: 0, regressions: 0, checked: 0 }
     }
 
-    pub(super) fn heading(&self, text: &str) {
+    pub(crate) fn heading(&self, text: &str) {
         println!("\n{text}");
     }
 
-    pub(super) fn figure(&self, what: &str, rounds: &Rounds, unit: &str) {
+    pub(crate) fn figure(&self, what: &str, rounds: &Rounds, unit: &str) {
         println!("  {what:<52} {} {unit}", rounds.show());
     }
 
-    pub(super) fn goal(&mut self, id: &str, what: &str, rounds: &Rounds, goal: Goal) {
+    pub(crate) fn goal(&mut self, id: &str, what: &str, rounds: &Rounds, goal: Goal) {
         let met = goal.met(rounds.median());
         let verdict = if met { "reached" } else { "MISSED" };
         // Writing to a string cannot fail.
@@ -106,17 +108,17 @@ impl Scores {
     }
 
     /// G10: so many acquisitions were looked at, and so many of them were wrong.
-    pub(super) fn check(&mut self, checked: u64, overlaps: u64, regressions: u64) {
+    pub(crate) fn check(&mut self, checked: u64, overlaps: u64, regressions: u64) {
         self.checked += checked;
         self.overlaps += overlaps;
         self.regressions += regressions;
     }
 
-    pub(super) fn wrong(&self) -> u64 {
+    pub(crate) fn wrong(&self) -> u64 {
         self.overlaps + self.regressions
     }
 
-    pub(super) fn print(&self) {
+    pub(crate) fn print(&self) {
         println!("\n{:<7} {:<58} {:<30} {:<8}", "", "median of the rounds (least..most)", "", "goal");
         print!("{}", self.table);
         let verdict = if self.wrong() == 0 { "reached" } else { "VIOLATED" };
@@ -126,6 +128,39 @@ impl Scores {
         match self.missed.as_slice() {
             [] => println!("\nall goals reached"),
             missed => println!("\nmissed: {}", missed.join("; ")),
+        }
+    }
+}
+
+/// Measures, prints the figures, and says how it went.
+pub(crate) fn report(measure: impl FnOnce(&mut Scores) -> Result<()>) -> ExitCode {
+    let mut scores = Scores::new();
+    if let Err(why) = measure(&mut scores) {
+        // The figures so far have been told; a table of some of the goals would look like all of them.
+        return exit(Err(why));
+    }
+    scores.print();
+    // A missed goal is for people to judge, on a machine that they know to be idle. A wrong result is wrong anywhere.
+    if scores.wrong() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How often everybody takes turns.
+pub(crate) fn rounds() -> Result<usize> {
+    match std::env::var("BRAMAH_BENCH_ROUNDS") {
+        Err(_) => Ok(5),
+        Ok(text) => match text.parse() {
+            Ok(0) | Err(_) => Err(format!("BRAMAH_BENCH_ROUNDS={text}: must be a whole number from 1 on")),
+            Ok(rounds) => Ok(rounds),
+        },
+    }
+}
+
+pub(crate) fn exit(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench: {why}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,0 +1,62 @@
+//! What a store needs before the first lock.
+
+use bramah_core::{Error, ErrorKind, Result};
+
+use crate::url;
+
+/// Prepares the store at `url`: creates the tables and functions of a database, or brings them up to this version. What is there
+/// is kept, and it may be run at any time.
+///
+/// # Errors
+/// `Unsupported` for a store that needs nothing; else what the store says.
+pub async fn init(url: &str) -> Result<()> {
+    match url::scheme(url)? {
+        #[cfg(feature = "postgres")]
+        ("postgres" | "postgresql", _) => crate::postgres::Postgres::from_url(url)?.init().await,
+        (scheme, _) => Err(needless(scheme)),
+    }
+}
+
+/// What [`init`] would run there, to be looked at, or run by somebody who may. Nothing is connected to.
+///
+/// # Errors
+/// `Unsupported` for a store that needs nothing.
+pub fn schema(url: &str) -> Result<&'static str> {
+    match url::scheme(url)? {
+        #[cfg(feature = "postgres")]
+        ("postgres" | "postgresql", _) => Ok(crate::postgres::SCHEMA),
+        (scheme, _) => Err(needless(scheme)),
+    }
+}
+
+fn needless(scheme: &str) -> Error {
+    let known = |shown: &&&str| shown.split(':').next().is_some_and(|first| scheme.starts_with(first));
+    match crate::schemes().iter().find(known) {
+        Some(_) => {
+            Error::new(ErrorKind::Unsupported, format!("{scheme}: needs no preparation: use it as it is"))
+        }
+        None => url::unknown(scheme),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_store_that_needs_nothing_says_so() {
+        for (url, said) in [
+            ("memory:", "memory: needs no preparation: use it as it is"),
+            ("gopher://x", "no store for gopher: in this build"),
+        ] {
+            assert!(schema(url).unwrap_err().to_string().starts_with(said), "{url}");
+            assert!(init(url).await.unwrap_err().to_string().starts_with(said), "{url}");
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn what_would_be_run_can_be_read() {
+        assert!(schema("postgres://nowhere").unwrap().contains("CREATE TABLE IF NOT EXISTS bramah_claims"));
+    }
+}

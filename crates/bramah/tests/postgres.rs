@@ -1,0 +1,54 @@
+//! Through the URL alone: the tables are missing, are made, locks are taken, and the doctor says what it found.
+
+use bramah::{ErrorKind, doctor::Severity};
+use bramah_lab::{PgBouncer, Pooling, Postgres};
+
+#[tokio::test]
+async fn without_tables_it_says_what_to_run_and_afterwards_it_locks() {
+    let server = Postgres::start().unwrap();
+    let url = server.url();
+    let error = bramah::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().ends_with("run bramah init"), "{error}");
+    // Twice, and two at once.
+    bramah::init(&url).await.unwrap();
+    let (one, two) = tokio::join!(bramah::init(&url), bramah::init(&url));
+    one.and(two).unwrap();
+    let session = bramah::connect(&url).await.unwrap();
+    let guard = session.mutex("orders/42").unwrap().lock().await.unwrap();
+    let shown = server.sql("SELECT name, held, fence FROM bramah_locks").unwrap();
+    assert_eq!(shown, format!("orders/42|t|{}", guard.fence().unwrap().get()));
+    guard.release().await;
+    assert_eq!(server.sql("SELECT count(*) FROM bramah_claims").unwrap(), "0");
+}
+
+#[tokio::test]
+async fn a_standby_is_refused_by_name() {
+    let server = Postgres::start().unwrap();
+    bramah::init(&server.url()).await.unwrap();
+    let standby = server.standby().unwrap();
+    bramah_lab::until("the tables on the standby", std::time::Duration::from_secs(20), || {
+        standby.sql("SELECT 1 FROM bramah_schema").map(drop)
+    })
+    .unwrap();
+    let error = bramah::connect(&standby.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("takes no writes"), "{error}");
+}
+
+#[tokio::test]
+async fn the_doctor_says_what_was_found() {
+    let server = Postgres::start().unwrap();
+    bramah::init(&server.url()).await.unwrap();
+    let checkup = bramah::doctor::examine(&server.url()).await.unwrap();
+    assert!(checkup.is_healthy() && checkup.times.is_some(), "{checkup:?}");
+    let severity = |checkup: &bramah::doctor::Checkup, code: &str| {
+        checkup.findings.iter().find(|finding| finding.code == code).map(|finding| finding.severity)
+    };
+    assert_eq!(severity(&checkup, "postgres.notify"), Some(Severity::Ok), "{checkup:?}");
+    assert_eq!(severity(&checkup, "postgres.rights"), Some(Severity::Ok));
+    let bouncer = PgBouncer::before(&server, Pooling::Transaction).unwrap();
+    let checkup = bramah::doctor::examine(&bouncer.url()).await.unwrap();
+    assert_eq!(severity(&checkup, "postgres.notify"), Some(Severity::Warning), "{checkup:?}");
+    assert!(checkup.is_healthy(), "{checkup:?}");
+}

@@ -1,0 +1,88 @@
+//! What there is to know of a server before one trusts locks to it: plain facts, for a doctor to judge.
+
+use std::time::Duration;
+
+use bramah_core::Result;
+use sqlx::{Row, postgres::PgRow};
+
+use crate::{Config, Postgres, base::Database};
+
+/// A server as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Where it is.
+    pub address: String,
+    /// `15.6`.
+    pub version: String,
+    /// `synchronous_commit`: what a grant has survived when it is answered.
+    pub synchronous_commit: String,
+    /// `fsync`: whether it survives the loss of power.
+    pub fsync: bool,
+    /// How many standbys follow, and how many of them have a commit before it is answered; `None` if this user may not know.
+    pub standbys: Option<(i64, i64)>,
+    /// `synchronous_standby_names`.
+    pub synchronous_standbys: String,
+    /// How many connections are in use, and how many there may be.
+    pub connections: (i64, i64),
+    /// Tables and the functions on them that this user may not use.
+    pub forbidden: Vec<String>,
+    /// Whether what is said by NOTIFY reaches us; `None` if that is not wanted.
+    pub is_told: Option<bool>,
+    /// How many rows of claims whose time is up wait for somebody to come by.
+    pub expired: i64,
+}
+
+/// How long one question may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const QUESTION: &str = "SELECT current_setting('server_version'), current_setting('synchronous_commit'), \
+    current_setting('fsync')::boolean, current_setting('synchronous_standby_names'), \
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), \
+    current_setting('max_connections')::bigint, \
+    (SELECT count(*) FROM pg_stat_replication), \
+    (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')), \
+    pg_has_role('pg_monitor', 'member') OR current_setting('is_superuser')::boolean, \
+    (SELECT count(*) FROM bramah_claims WHERE until <= clock_timestamp())";
+
+const RIGHTS: &str = "SELECT relname::text FROM pg_class WHERE relname IN ('bramah_claims', 'bramah_sessions', 'bramah_floors', \
+    'bramah_watchers', 'bramah_breaks') AND pg_table_is_visible(oid) \
+    AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
+         AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) ORDER BY 1";
+
+/// Looks at the server of a URL.
+///
+/// # Errors
+/// Of a server that cannot be reached, or has no tables of bramah's.
+pub async fn examine(url: &str) -> Result<Facts> {
+    let wants_told = Config::from_url(url)?.listen;
+    let postgres = Postgres::from_url(url)?;
+    let base = postgres.0.base().clone();
+    postgres.0.office().run(async move { look(&base, wants_told).await }).await
+}
+
+async fn look(base: &Database, wants_told: bool) -> Result<Facts> {
+    let misread = |error: sqlx::Error| base.desk.misread(&error);
+    let rows = base.desk.call(QUESTION.to_owned(), PATIENCE).await?;
+    let row = rows.first().ok_or_else(|| misread(sqlx::Error::RowNotFound))?;
+    let forbidden = base.desk.call(RIGHTS.to_owned(), PATIENCE).await?;
+    let forbidden: Result<Vec<String>, _> = forbidden.iter().map(|row| row.try_get(0)).collect();
+    let is_told = if wants_told { Some(base.is_heard().await) } else { None };
+    read(row, base.address(), forbidden.map_err(misread)?, is_told).map_err(misread)
+}
+
+fn read(row: &PgRow, address: &str, forbidden: Vec<String>, is_told: Option<bool>) -> sqlx::Result<Facts> {
+    let sees_standbys: bool = row.try_get(8)?;
+    let standbys = (row.try_get(6)?, row.try_get(7)?);
+    Ok(Facts {
+        address: address.to_owned(),
+        version: row.try_get(0)?,
+        synchronous_commit: row.try_get(1)?,
+        fsync: row.try_get(2)?,
+        synchronous_standbys: row.try_get(3)?,
+        connections: (row.try_get(4)?, row.try_get(5)?),
+        standbys: sees_standbys.then_some(standbys),
+        forbidden,
+        is_told,
+        expired: row.try_get(9)?,
+    })
+}
