@@ -225,7 +225,9 @@ impl<B: Base> Inner<B> {
         landing.await;
         // Of somebody else's claim little more may be known than that it ends soon.
         let patience = if exit == Exit::Own { self.patience(claim.ttl) } else { self.base.timeout() };
-        self.base.clone().leave(claim, exit, patience).await
+        let left = self.base.clone().leave(claim, exit, patience).await;
+        self.poll.hint();
+        left
     }
 }
 
