@@ -325,16 +325,18 @@ BEGIN
   COMMIT;
 END
 ----
--- Proves the life of claims of one session that have not expired, and lists everything that it has in any line. p_claims is
--- [[seq, ttl, kept], ...].
-CREATE PROCEDURE bramah_renew(IN p_session BINARY(16), IN p_claims MEDIUMTEXT CHARACTER SET utf8mb4) SQL SECURITY INVOKER
+-- Proves the life of claims of one session that have not expired, and lists what it has in any line, with numbers in a span.
+-- p_claims is [[seq, ttl, kept], ...].
+CREATE PROCEDURE bramah_renew(
+  IN p_session BINARY(16), IN p_claims MEDIUMTEXT CHARACTER SET utf8mb4, IN p_first BIGINT, IN p_last BIGINT
+) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now, v_ticket, v_ttl, v_kept BIGINT;
   DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE v_found CURSOR FOR
     SELECT c.ticket, a.ttl, a.kept
       FROM JSON_TABLE(p_claims, '$[*]' COLUMNS (seq BIGINT PATH '$[0]', ttl BIGINT PATH '$[1]', kept BIGINT PATH '$[2]')) a
-      JOIN bramah_claims c ON c.session = p_session AND c.seq = a.seq
+      JOIN bramah_claims c FORCE INDEX (bramah_claims_id) ON c.session = p_session AND c.seq = a.seq
      ORDER BY c.ticket;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -358,11 +360,9 @@ BEGIN
   END LOOP;
   CLOSE v_found;
   COMMIT;
-  SELECT c.seq, c.held, a.seq IS NOT NULL AS asked, CONVERT(c.name USING utf8mb4) AS name, c.capacity, c.weight, c.ttl, c.lease,
-         c.note
-    FROM bramah_claims c
-    LEFT JOIN JSON_TABLE(p_claims, '$[*]' COLUMNS (seq BIGINT PATH '$[0]')) a ON a.seq = c.seq
-   WHERE c.session = p_session AND c.expires > v_now;
+  SELECT seq, held, FALSE AS asked, CONVERT(name USING utf8mb4) AS name, capacity, weight, ttl, lease, note
+    FROM bramah_claims FORCE INDEX (bramah_claims_id)
+   WHERE session = p_session AND seq BETWEEN p_first AND p_last AND expires > v_now;
 END
 ----
 -- Writes down who is behind a session, for as long as it is heard of, and clears one away that is not.

@@ -1,6 +1,6 @@
 //! The calls to the database.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bramah_core::{
     Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name,
@@ -207,10 +207,17 @@ impl Base for Database {
         self: Arc<Self>,
         session: SessionId,
         claims: Vec<Arc<Claim>>,
+        span: RangeInclusive<u64>,
         patience: Duration,
     ) -> Result<Vec<Renewed>> {
         let claims = claims.iter().map(|claim| [claim.id.seq, millis(claim.ttl), millis(claim.kept())]);
-        let text = format!("CALL bramah_renew({}, {})", id(session), table(claims));
+        let text = format!(
+            "CALL bramah_renew({}, {}, {}, {})",
+            id(session),
+            table(claims),
+            span.start(),
+            span.end()
+        );
         let rows = self.desk.keep(text, patience).await?;
         self.desk.read(&rows, |row| Reader(row).renewed())
     }

@@ -1,6 +1,7 @@
 //! The calls to the database.
 
 use std::{
+    ops::RangeInclusive,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -230,6 +231,7 @@ impl Base for Database {
         self: Arc<Self>,
         session: SessionId,
         claims: Vec<Arc<Claim>>,
+        _span: RangeInclusive<u64>,
         patience: Duration,
     ) -> Result<Vec<Renewed>> {
         let text = format!(
