@@ -13,7 +13,7 @@ use std::{
 
 use bramah::{Clock, Session};
 use bramah_lab::Postgres;
-use bramah_relational::Pool;
+use bramah_relational::{Manners, Pool};
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 use crate::{
@@ -28,6 +28,10 @@ const SPAN: Duration = Duration::from_millis(1500);
 /// How many hand-overs of one lock are timed in a round.
 const HANDOVERS: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Nothing is tried again.
+const MANNERS: Manners =
+    Manners { greeting: &[], prelude: None, is_farewell: |_| false, is_undone: |_| false };
 
 pub(crate) fn run() -> ExitCode {
     report(|scores| {
@@ -58,7 +62,7 @@ async fn postgres(scores: &mut Scores, server: &Postgres, rounds: usize) -> Resu
     let session = bramah::connect(&server.url()).await.map_err(text)?;
     let options: PgConnectOptions = server.url().parse().map_err(text)?;
     let pool =
-        Arc::new(Pool::new(options, CONNECTIONS, Duration::from_secs(60), Duration::from_secs(5), &[]));
+        Arc::new(Pool::new(options, CONNECTIONS, Duration::from_secs(60), Duration::from_secs(5), MANNERS));
     let made = pool.query("CREATE TABLE bare (id bigint PRIMARY KEY)".into(), PATIENCE).await;
     made.map_err(|trouble| format!("{trouble:?}"))?;
     scores.heading(&format!(

@@ -1,10 +1,8 @@
 //! The calls to the database.
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    ops::RangeInclusive,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -12,7 +10,10 @@ use bramah_core::{
     Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name,
     Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
-use bramah_relational::{Answer, Base, Break, Footing, Found, Office, Pool, Renewed, Seen, Wakes};
+use bramah_relational::{
+    Answer, Base, Break, Desk, Footing, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
+    whole_millis as millis,
+};
 use sqlx::{
     PgConnection, Row,
     postgres::{PgConnectOptions, PgRow},
@@ -26,71 +27,41 @@ use crate::{
     text::{array, number, optional, quoted, session as uuid},
 };
 
-/// What a call begins with where a user's transactions are of another level than the functions need. Not once for a
-/// connection: behind a pooler that would be somebody else's a moment later.
-const LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ";
-
-/// How often a call is repeated that the server undid for the sake of another.
-const TRIES: usize = 5;
-
-/// How many connections renew, at the most: one for each session of the process that has to at the same moment.
-const KEEPERS: usize = 4;
+/// Where a user's transactions are of another level than the functions need, every call says which. Not once for a connection:
+/// behind a pooler that would be somebody else's a moment later.
+const MANNERS: Manners = Manners {
+    greeting: &[],
+    prelude: Some(Prelude {
+        text: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ",
+        is_wanted: error::is_level,
+    }),
+    is_farewell: error::is_farewell,
+    is_undone: error::is_undone,
+};
 
 /// A database, over connections to it.
 #[derive(Debug)]
 pub(crate) struct Database {
+    pub(crate) desk: Desk<PgConnection>,
     address: String,
     timeout: Duration,
-    calls: Arc<Pool<PgConnection>>,
-    /// Renewals have connections that no call can take.
-    keep: Arc<Pool<PgConnection>>,
     /// With which the listener connects, if there is to be one.
     ear: Option<PgConnectOptions>,
     office: Office,
     listener: OnceLock<Listener>,
-    /// Whether every call says which level it needs.
-    levels: AtomicBool,
 }
 
 impl Database {
     pub(crate) fn new(config: &Config, office: Office) -> Self {
-        let terms = &config.terms;
-        let pool = |size| {
-            Arc::new(Pool::new(config.options.clone(), size, terms.pool_idle, terms.connect_timeout, &[]))
-        };
+        let address = config.address();
+        let server = format!("postgres at {address}");
         Self {
-            address: config.address(),
-            timeout: terms.timeout,
-            calls: pool(terms.pool),
-            keep: pool(KEEPERS),
+            address,
+            desk: Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning),
+            timeout: config.terms.timeout,
             ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
-            levels: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) async fn query(&self, text: String, patience: Duration) -> Result<Vec<PgRow>> {
-        self.over(&self.calls, text, patience).await
-    }
-
-    async fn over(
-        &self,
-        pool: &Arc<Pool<PgConnection>>,
-        text: String,
-        patience: Duration,
-    ) -> Result<Vec<PgRow>> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let level = if self.levels.load(Ordering::Relaxed) { LEVEL } else { "" };
-            match pool.query(format!("{level}{text}"), patience).await {
-                Err(trouble) if error::is_undone(&trouble) && tries < TRIES => {}
-                Err(trouble) if error::is_level(&trouble) && level.is_empty() => {
-                    self.levels.store(true, Ordering::Relaxed);
-                }
-                answer => return answer.map_err(|trouble| error::of(trouble, &self.address)),
-            }
         }
     }
 
@@ -101,28 +72,14 @@ impl Database {
     /// Whether what is said by NOTIFY reaches us, found out anew.
     pub(crate) async fn is_heard(&self) -> bool {
         match &self.ear {
-            Some(options) => listener::hears(options, &self.calls).await,
+            Some(options) => listener::hears(options, self.desk.calls()).await,
             None => false,
         }
     }
 
-    pub(crate) fn misread(&self, error: &sqlx::Error) -> Error {
-        let text = format!(
-            "postgres at {}: an answer is not understood ({error}); are its functions of another version? run bramah init",
-            self.address
-        );
-        Error::new(ErrorKind::Corrupt, text)
-    }
-
     async fn standing(&self, claim: &Claim, text: String, patience: Duration) -> Result<Answer> {
-        let rows = self.query(text, patience).await?;
-        let read = |row: &PgRow| -> Result<_, sqlx::Error> {
-            let state: String = row.try_get(0)?;
-            Ok((state, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?))
-        };
-        let row = rows.first().ok_or_else(|| self.misread(&sqlx::Error::RowNotFound))?;
-        let (state, fence, left, ahead, sleep) = read(row).map_err(|error| self.misread(&error))?;
-        Answer::read(claim, &state, fence, left, ahead, sleep)
+        let rows = self.desk.call(text, patience).await?;
+        self.desk.read_first(&rows, |row| Reader(row).answer(claim))?
     }
 }
 
@@ -148,23 +105,22 @@ impl Base for Database {
     async fn examine(self: Arc<Self>, patience: Duration) -> Result<()> {
         let text = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, \
                     coalesce((SELECT max(version) FROM bramah_schema), 0)::bigint";
-        let rows = self.query(text.to_owned(), patience).await?;
-        let row = rows.first().ok_or_else(|| self.misread(&sqlx::Error::RowNotFound))?;
+        let rows = self.desk.call(text.to_owned(), patience).await?;
         let read =
             |row: &PgRow| -> Result<(bool, i64), sqlx::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
-        let (read_only, version) = read(row).map_err(|error| self.misread(&error))?;
+        let (read_only, version) = self.desk.read_first(&rows, read)?;
         if read_only {
             let text = format!(
-                "postgres at {} takes no writes: it is a standby, or read-only by its settings; point the url at the primary",
-                self.address
+                "{} takes no writes: it is a standby, or read-only by its settings; point the url at the primary",
+                self.desk.server()
             );
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
         if version != VERSION {
             let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
             let text = format!(
-                "postgres at {}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
-                self.address
+                "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
+                self.desk.server()
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
@@ -178,14 +134,14 @@ impl Base for Database {
         patience: Duration,
     ) -> Result<()> {
         let about = quoted(&opening.about.encode());
-        self.query(format!("SELECT bramah_open({}, {about})", uuid(opening.session)), patience).await?;
-        self.query("SELECT bramah_sweep()".to_owned(), patience).await?;
+        self.desk.call(format!("SELECT bramah_open({}, {about})", uuid(opening.session)), patience).await?;
+        self.desk.call("SELECT bramah_sweep()".to_owned(), patience).await?;
         // The connection that renews is there before it is needed.
-        self.over(&self.keep, "SELECT 1".to_owned(), patience).await?;
+        self.desk.keep("SELECT 1".to_owned(), patience).await?;
         if let Some(options) = &self.ear {
-            let listener = self
-                .listener
-                .get_or_init(|| Listener::start(&self.office, options.clone(), self.calls.clone(), wakes));
+            let listener = self.listener.get_or_init(|| {
+                Listener::start(&self.office, options.clone(), self.desk.calls().clone(), wakes)
+            });
             // One that cannot be heard now asks from time to time.
             let _ = tokio::time::timeout(patience, listener.attend(opening.session)).await;
         }
@@ -251,11 +207,12 @@ impl Base for Database {
                 uuid(session),
                 array(seqs)
             );
-            for row in self.query(text, patience).await? {
-                let read = || -> Result<_, sqlx::Error> { Ok((whole(&row, 0)?, whole(&row, 1)?)) };
-                let (seq, fence) = read().map_err(|error| self.misread(&error))?;
-                granted.push((ClaimId { session, seq }, Fence::new(fence)));
-            }
+            let rows = self.desk.call(text, patience).await?;
+            let read = |row: &PgRow| -> Result<_, sqlx::Error> {
+                let (seq, fence) = (Reader(row).whole(0)?, Reader(row).whole(1)?);
+                Ok((ClaimId { session, seq }, Fence::new(fence)))
+            };
+            granted.extend(self.desk.read(&rows, read)?);
         }
         Ok(granted)
     }
@@ -273,13 +230,14 @@ impl Base for Database {
             optional(by),
             optional(reason),
         );
-        self.query(text, patience).await.map(drop)
+        self.desk.call(text, patience).await.map(drop)
     }
 
     async fn renew(
         self: Arc<Self>,
         session: SessionId,
         claims: Vec<Arc<Claim>>,
+        _span: RangeInclusive<u64>,
         patience: Duration,
     ) -> Result<Vec<Renewed>> {
         let text = format!(
@@ -289,8 +247,8 @@ impl Base for Database {
             array(claims.iter().map(|claim| millis(claim.ttl))),
             array(claims.iter().map(|claim| millis(claim.kept()))),
         );
-        let rows = self.over(&self.keep, text, patience).await?;
-        rows.iter().map(renewed).collect::<Result<_, _>>().map_err(|error| self.misread(&error))
+        let rows = self.desk.keep(text, patience).await?;
+        self.desk.read(&rows, |row| Reader(row).renewed())
     }
 
     async fn nudge(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<()> {
@@ -299,9 +257,9 @@ impl Base for Database {
             "SELECT DISTINCT name FROM bramah_claims WHERE name IN ({}) AND until <= clock_timestamp()",
             listed.join(", ")
         );
-        for row in self.over(&self.keep, text, patience).await? {
-            let name: String = row.try_get(0).map_err(|error| self.misread(&error))?;
-            self.over(&self.keep, format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
+        let rows = self.desk.keep(text, patience).await?;
+        for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
+            self.desk.keep(format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
         }
         Ok(())
     }
@@ -311,7 +269,7 @@ impl Base for Database {
             listener.leave(session);
         }
         let text = format!("DELETE FROM bramah_sessions WHERE session = {}", uuid(session));
-        self.query(text, patience).await.map(drop)
+        self.desk.call(text, patience).await.map(drop)
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {
@@ -335,73 +293,13 @@ impl Base for Database {
             ago("c.granted"),
             ago("c.until"),
         );
-        let rows = self.query(text, patience).await?;
-        let seen = rows.iter().map(seen).collect::<Result<_, _>>().map_err(|error| self.misread(&error))?;
+        let rows = self.desk.call(text, patience).await?;
+        let seen = self.desk.read(&rows, |row| Reader(row).seen())?;
         let text = format!(
             "SELECT name::text, replace(session::text, '-', ''), seq, by, reason, {} FROM bramah_breaks WHERE {wanted}",
             ago("at")
         );
-        let rows = self.query(text, patience).await?;
-        let breaks =
-            rows.iter().map(broken).collect::<Result<_, _>>().map_err(|error| self.misread(&error))?;
-        Ok((seen, breaks))
+        let rows = self.desk.call(text, patience).await?;
+        Ok((seen, self.desk.read(&rows, |row| Reader(row).broken())?))
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    // Rounded up: nothing is kept for less than was promised.
-    u64::try_from(span.as_nanos().div_ceil(1_000_000))
-        .map_or(u64::MAX >> 16, |millis| millis.min(u64::MAX >> 16))
-}
-
-fn whole(row: &PgRow, at: usize) -> Result<u64, sqlx::Error> {
-    let number: i64 = row.try_get(at)?;
-    u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
-}
-
-fn owner(row: &PgRow, at: usize) -> Result<SessionId, sqlx::Error> {
-    let text: String = row.try_get(at)?;
-    text.parse().map_err(|error: Error| sqlx::Error::Decode(error.into()))
-}
-
-fn found(row: &PgRow, from: usize) -> Result<Found, sqlx::Error> {
-    Ok(Found {
-        name: row.try_get(from)?,
-        capacity: row.try_get(from + 1)?,
-        weight: row.try_get(from + 2)?,
-        ttl: row.try_get(from + 3)?,
-        lease: row.try_get(from + 4)?,
-        note: row.try_get(from + 5)?,
-    })
-}
-
-fn renewed(row: &PgRow) -> Result<Renewed, sqlx::Error> {
-    let asked: bool = row.try_get(2)?;
-    let stray = if asked { None } else { Some(found(row, 3)?) };
-    Ok(Renewed { seq: whole(row, 0)?, held: row.try_get(1)?, stray })
-}
-
-fn seen(row: &PgRow) -> Result<Seen, sqlx::Error> {
-    Ok(Seen {
-        session: owner(row, 0)?,
-        seq: whole(row, 1)?,
-        found: found(row, 2)?,
-        held: row.try_get(8)?,
-        fence: row.try_get(9)?,
-        age: row.try_get(10)?,
-        since: row.try_get(11)?,
-        left: row.try_get(12)?,
-        about: row.try_get(13)?,
-    })
-}
-
-fn broken(row: &PgRow) -> Result<Break, sqlx::Error> {
-    Ok(Break {
-        name: row.try_get(0)?,
-        session: owner(row, 1)?,
-        seq: whole(row, 2)?,
-        by: row.try_get(3)?,
-        reason: row.try_get(4)?,
-        ago: row.try_get(5)?,
-    })
 }

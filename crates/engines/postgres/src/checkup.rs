@@ -61,10 +61,10 @@ pub async fn examine(url: &str) -> Result<Facts> {
 }
 
 async fn look(base: &Database, wants_told: bool) -> Result<Facts> {
-    let misread = |error: sqlx::Error| base.misread(&error);
-    let rows = base.query(QUESTION.to_owned(), PATIENCE).await?;
+    let misread = |error: sqlx::Error| base.desk.misread(&error);
+    let rows = base.desk.call(QUESTION.to_owned(), PATIENCE).await?;
     let row = rows.first().ok_or_else(|| misread(sqlx::Error::RowNotFound))?;
-    let forbidden = base.query(RIGHTS.to_owned(), PATIENCE).await?;
+    let forbidden = base.desk.call(RIGHTS.to_owned(), PATIENCE).await?;
     let forbidden: Result<Vec<String>, _> = forbidden.iter().map(|row| row.try_get(0)).collect();
     let is_told = if wants_told { Some(base.is_heard().await) } else { None };
     read(row, base.address(), forbidden.map_err(misread)?, is_told).map_err(misread)

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use bramah_core::{Error, ErrorKind, Result};
-use bramah_relational::{Mode, Terms};
+use bramah_relational::Terms;
 use sqlx::postgres::PgConnectOptions;
 
 /// What the driver understands.
@@ -56,43 +56,22 @@ impl Config {
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| wrong("a postgres url starts with postgres://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut terms = Terms::default();
-        let mut theirs = Vec::new();
         let mut listen = true;
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if terms.set(name, value)? {
-                continue;
+        let own = |name: &str, value: &str| {
+            match (name, value) {
+                ("listen", "on") => listen = true,
+                ("listen", "off") => listen = false,
+                ("listen", _) => return Err(wrong("listen= is on or off")),
+                ("password", _) => {
+                    return Err(wrong(
+                        "a password among the options would be printed; put it before the host, or in ~/.pgpass",
+                    ));
+                }
+                _ => return Ok(false),
             }
-            if name == "listen" {
-                listen = match value {
-                    "on" => true,
-                    "off" => false,
-                    _ => return Err(wrong("listen= is on or off")),
-                };
-                continue;
-            }
-            if name == "password" {
-                return Err(wrong(
-                    "a password among the options would be printed; put it before the host, or in ~/.pgpass",
-                ));
-            }
-            if !DRIVERS.contains(&name) {
-                let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
-                return Err(wrong(format!(
-                    "there is no option {shown:?}; there are {}, listen, {}",
-                    Terms::NAMES,
-                    DRIVERS.join(", ")
-                )));
-            }
-            theirs.push(pair);
-        }
-        if terms.mode == Mode::Session {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "postgres: mode=session is not built yet; use mode=table",
-            ));
-        }
+            Ok(true)
+        };
+        let (terms, theirs) = Terms::read("postgres", query, "listen", &DRIVERS, own)?;
         let cleaned = format!("postgres://{place}?{}", theirs.join("&"));
         // The driver's words may quote the url, and a password with it.
         let options = PgConnectOptions::from_str(&cleaned)

@@ -19,6 +19,6 @@ impl Database {
     pub(crate) async fn init(&self) -> Result<()> {
         // One at a time, and all of it or nothing: several statements in one message are one transaction.
         let text = format!("SELECT pg_advisory_xact_lock(1651663213, 0);\n{SCHEMA}");
-        self.query(text, PATIENCE).await.map(drop)
+        self.desk.call(text, PATIENCE).await.map(drop)
     }
 }

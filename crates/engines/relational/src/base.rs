@@ -1,6 +1,6 @@
 //! What a database has to be able to do.
 
-use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+use std::{fmt::Debug, future::Future, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bramah_core::{Claim, ClaimId, Exit, Fence, Name, Opening, Profile, Result, Scope, SessionId};
 
@@ -60,11 +60,12 @@ pub trait Base: Debug + Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Proves the life of these claims of a session, and lists what else it has.
+    /// Proves the life of these claims of a session, and lists what else it has, at least with a number in this span.
     fn renew(
         self: Arc<Self>,
         session: SessionId,
         claims: Vec<Arc<Claim>>,
+        span: RangeInclusive<u64>,
         patience: Duration,
     ) -> impl Future<Output = Result<Vec<Renewed>>> + Send;
 

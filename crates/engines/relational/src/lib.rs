@@ -7,19 +7,25 @@
 
 mod answer;
 mod base;
+mod desk;
 mod flights;
 mod office;
 mod options;
 mod poll;
 mod pool;
+mod reader;
 mod survey;
 mod table;
+mod trouble;
 mod wakes;
 
 pub use answer::{Answer, Break, Found, Renewed, Seen};
 pub use base::{Base, Footing};
+pub use desk::Desk;
 pub use office::Office;
-pub use options::{Mode, Terms};
-pub use pool::{Pool, Trouble};
+pub use options::{Mode, Terms, whole_millis};
+pub use pool::{Manners, Pool, Prelude};
+pub use reader::Reader;
 pub use table::{Shelf, Table};
+pub use trouble::{Meaning, Trouble};
 pub use wakes::Wakes;

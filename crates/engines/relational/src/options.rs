@@ -72,6 +72,49 @@ impl Terms {
         }
         Ok(true)
     }
+
+    /// Reads the options of a URL for `kind`, such as `postgres`: those of ours, those that `own` takes, whose names are in
+    /// `owned`, and those of the driver, which are given back.
+    ///
+    /// # Errors
+    /// `Invalid` for one that nobody knows, and a value that it cannot have.
+    pub fn read<'q>(
+        kind: &str,
+        query: &'q str,
+        owned: &str,
+        drivers: &[&str],
+        mut own: impl FnMut(&str, &str) -> Result<bool>,
+    ) -> Result<(Self, Vec<&'q str>)> {
+        let mut terms = Self::default();
+        let mut theirs = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if terms.set(name, value)? || own(name, value)? {
+                continue;
+            }
+            if !drivers.contains(&name) {
+                let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+                let text = format!(
+                    "{kind} url: there is no option \"{shown}\"; there are {}, {owned}, {}",
+                    Self::NAMES,
+                    drivers.join(", ")
+                );
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            theirs.push(pair);
+        }
+        if terms.mode == Mode::Session {
+            let text = format!("{kind}: mode=session is not built yet; use mode=table");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok((terms, theirs))
+    }
+}
+
+/// Milliseconds for the database, rounded up: nothing is kept for less than was promised.
+pub fn whole_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000))
+        .map_or(u64::MAX >> 16, |millis| millis.min(u64::MAX >> 16))
 }
 
 fn span(name: &str, value: &str) -> Result<Duration> {

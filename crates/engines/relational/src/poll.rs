@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::{sync::Notify, time::timeout};
+
 use crate::{Base, Office, Wakes};
 
 /// How soon it is asked after something has happened, and how often if nothing does.
@@ -15,26 +17,36 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_mi
 
 /// Asks for all waiters of the process at once, as long as there are any.
 #[derive(Debug, Default)]
-pub(crate) struct Poll(AtomicBool);
+pub(crate) struct Poll {
+    runs: AtomicBool,
+    hint: Notify,
+}
 
 impl Poll {
     /// Somebody waits and is not told.
     pub(crate) fn go<B: Base>(self: &Arc<Self>, office: &Office, base: &Arc<B>, wakes: &Arc<Wakes>) {
-        if !self.0.swap(true, Ordering::AcqRel) {
+        if !self.runs.swap(true, Ordering::AcqRel) {
             office.spawn(run(self.clone(), base.clone(), wakes.clone()));
         }
+    }
+
+    /// Something happened here, by which somebody of ours may have been granted.
+    pub(crate) fn hint(&self) {
+        self.hint.notify_one();
     }
 }
 
 async fn run<B: Base>(poll: Arc<Poll>, base: Arc<B>, wakes: Arc<Wakes>) {
     let mut pause = PAUSE.0;
     loop {
-        tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        if timeout(pause.mul_f64(0.75 + fastrand::f64() / 2.0), poll.hint.notified()).await.is_ok() {
+            pause = PAUSE.0;
+        }
         let waiting = wakes.places();
         if waiting.is_empty() {
-            poll.0.store(false, Ordering::Release);
+            poll.runs.store(false, Ordering::Release);
             // Somebody may have come in between, and seen that we are here.
-            if wakes.places().is_empty() || poll.0.swap(true, Ordering::AcqRel) {
+            if wakes.places().is_empty() || poll.runs.swap(true, Ordering::AcqRel) {
                 return;
             }
             continue;

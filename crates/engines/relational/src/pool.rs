@@ -6,16 +6,24 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use bramah_core::{Clock, Moment};
-use sqlx::{AssertSqlSafe, Connection, Database, Executor};
+use sqlx::{AssertSqlSafe, Connection, Database, Executor, error::DatabaseError};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::timeout,
 };
+
+use crate::Trouble;
+
+/// How often a text is sent that the server undid for the sake of another.
+const TRIES: usize = 5;
 
 /// Connections to one server, all with the same login.
 pub struct Pool<C: Connection> {
@@ -24,26 +32,37 @@ pub struct Pool<C: Connection> {
     idle: Mutex<Vec<Idle<C>>>,
     rest: Duration,
     connect_timeout: Duration,
-    greeting: &'static [&'static str],
+    manners: Manners,
+    /// Whether texts begin with the prelude.
+    begins: AtomicBool,
     clock: Clock,
+}
+
+/// How a kind of server is spoken with.
+#[derive(Clone, Copy, Debug)]
+pub struct Manners {
+    /// What a connection begins with.
+    pub greeting: &'static [&'static str],
+    /// What a text begins with, from the first one on that wants it.
+    pub prelude: Option<Prelude>,
+    /// Whether the server says with this that it ends the connection.
+    pub is_farewell: fn(&dyn DatabaseError) -> bool,
+    /// Whether it undid a call for the sake of another, so that the next try may succeed.
+    pub is_undone: fn(&dyn DatabaseError) -> bool,
+}
+
+/// What texts begin with where a server turns out to want it.
+#[derive(Clone, Copy, Debug)]
+pub struct Prelude {
+    /// Statements, before ours in the same message.
+    pub text: &'static str,
+    /// Whether the server says with this that it wants them. Nothing was done then.
+    pub is_wanted: fn(&dyn DatabaseError) -> bool,
 }
 
 struct Idle<C> {
     connection: C,
     since: Moment,
-}
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub enum Trouble {
-    /// All connections were in use for so long, or being made.
-    Full(Duration),
-    /// No connection was made in this time.
-    Unconnected(Duration),
-    /// It did not answer in time: whether it was carried out is not known.
-    Silent(Duration),
-    /// The driver, or the server through it, says why.
-    Said(sqlx::Error),
 }
 
 impl<C: Connection> fmt::Debug for Pool<C> {
@@ -58,14 +77,13 @@ where
     C: Connection + 'static,
     for<'c> &'c mut C: Executor<'c, Database = C::Database>,
 {
-    /// At the most `size` connections, which end when they were not used for `rest`. Each begins with the statements of
-    /// `greeting`.
+    /// At the most `size` connections, which end when they were not used for `rest`.
     pub fn new(
         options: <C as Connection>::Options,
         size: usize,
         rest: Duration,
         connect_timeout: Duration,
-        greeting: &'static [&'static str],
+        manners: Manners,
     ) -> Self {
         Self {
             options,
@@ -73,7 +91,8 @@ where
             idle: Mutex::default(),
             rest,
             connect_timeout,
-            greeting,
+            manners,
+            begins: AtomicBool::new(false),
             clock: Clock::boot(),
         }
     }
@@ -82,11 +101,41 @@ where
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries one text out and gives the rows. A text that is not answered in time ends its connection.
+    /// Carries one text out and gives the rows, within its patience however often it has to be tried. A text that is not
+    /// answered in time ends its connection.
     ///
     /// # Errors
     /// Why not.
     pub async fn query(
+        self: &Arc<Self>,
+        text: String,
+        patience: Duration,
+    ) -> Result<Vec<<C::Database as Database>::Row>, Trouble> {
+        let until = self.clock.now() + patience;
+        for _ in 1..TRIES {
+            match self.attempt(self.begun(&text), until.since(self.clock.now())).await {
+                Err(Trouble::Said(sqlx::Error::Database(error))) if (self.manners.is_undone)(&*error) => {}
+                Err(Trouble::Said(sqlx::Error::Database(error))) if self.wants_prelude(&*error) => {
+                    self.begins.store(true, Ordering::Relaxed);
+                }
+                answer => return answer,
+            }
+        }
+        self.attempt(self.begun(&text), until.since(self.clock.now())).await
+    }
+
+    fn begun(&self, text: &str) -> String {
+        match self.manners.prelude.filter(|_| self.begins.load(Ordering::Relaxed)) {
+            Some(prelude) => format!("{}{text}", prelude.text),
+            None => text.to_owned(),
+        }
+    }
+
+    fn wants_prelude(&self, error: &dyn DatabaseError) -> bool {
+        self.manners.prelude.is_some_and(|prelude| (prelude.is_wanted)(error))
+    }
+
+    async fn attempt(
         self: &Arc<Self>,
         text: String,
         patience: Duration,
@@ -100,7 +149,7 @@ where
         while let Some(mut connection) = self.rested() {
             match timeout(left(), rows(&mut connection, text.clone())).await {
                 Err(_) => return Err(Trouble::Silent(patience)),
-                Ok(Err(error)) if is_broken(&error) => continue,
+                Ok(Err(error)) if self.is_broken(&error) => continue,
                 Ok(answer) => {
                     self.put_back(connection);
                     return answer.map_err(Trouble::Said);
@@ -114,7 +163,7 @@ where
         };
         match timeout(left(), rows(&mut connection, text)).await {
             Err(_) => Err(Trouble::Silent(patience)),
-            Ok(Err(error)) if is_broken(&error) => Err(Trouble::Said(error)),
+            Ok(Err(error)) if self.is_broken(&error) => Err(Trouble::Said(error)),
             Ok(answer) => {
                 self.put_back(connection);
                 answer.map_err(Trouble::Said)
@@ -141,7 +190,7 @@ where
     async fn connect(&self) -> Result<C, Trouble> {
         let greet = async {
             let mut connection = C::connect_with(&self.options).await?;
-            for text in self.greeting {
+            for text in self.manners.greeting {
                 rows(&mut connection, (*text).to_owned()).await?;
             }
             Ok(connection)
@@ -164,6 +213,11 @@ where
         last.map(|one| one.connection)
     }
 
+    /// Whether the connection is not to be used again.
+    fn is_broken(&self, error: &sqlx::Error) -> bool {
+        !matches!(error, sqlx::Error::Database(error) if !(self.manners.is_farewell)(&**error))
+    }
+
     fn put_back(&self, connection: C) {
         let since = self.clock.now();
         self.idle().push(Idle { connection, since });
@@ -178,14 +232,4 @@ where
 {
     // Whoever makes a text puts its values between quotes: see the engines.
     sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await
-}
-
-/// Whether the connection is not to be used again.
-fn is_broken(error: &sqlx::Error) -> bool {
-    !matches!(error, sqlx::Error::Database(error) if !is_farewell(error.code().as_deref()))
-}
-
-/// Whether the server says with this that it ends the connection.
-fn is_farewell(code: Option<&str>) -> bool {
-    matches!(code, Some("57P01" | "57P02" | "57P03" | "57P05"))
 }

@@ -1,7 +1,9 @@
 //! The engine.
 
 use std::{
+    collections::HashMap,
     fmt,
+    ops::RangeInclusive,
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -16,7 +18,7 @@ use bramah_core::{
 };
 
 use crate::{
-    Answer, Base, Footing, Office, Wakes,
+    Answer, Base, Footing, Office, Renewed, Wakes,
     flights::Flights,
     poll::Poll,
     survey::{self, Sight, claim_of},
@@ -28,6 +30,9 @@ const UNTOLD: Duration = Duration::from_millis(100);
 
 /// How many claims one call renews.
 const BATCH: usize = 500;
+
+/// The largest number that a claim can have in a database.
+const LAST: u64 = i64::MAX.unsigned_abs();
 
 /// Locks in a table. Clones share everything.
 pub struct Table<B>(Arc<Inner<B>>);
@@ -178,13 +183,11 @@ impl<B: Base> Inner<B> {
     async fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Renewal {
         let mut renewal = Renewal::default();
         let mut waiting: Vec<Name> = Vec::new();
-        let mut strays = None;
         let ttl = claims.iter().map(|claim| claim.ttl).min().unwrap_or(Duration::from_secs(3));
         let patience = self.patience(ttl);
-        let batches: Vec<&[Arc<Claim>]> =
-            if claims.is_empty() { vec![&[]] } else { claims.chunks(BATCH).collect() };
-        for batch in batches {
-            let renewed = match self.base.clone().renew(session, batch.to_vec(), patience).await {
+        for (span, batch) in batches(&claims) {
+            let renewed = match self.base.clone().renew(session, batch.clone(), span.clone(), patience).await
+            {
                 Ok(renewed) => renewed,
                 Err(error) => {
                     tracing::debug!(%error, "claims were not renewed");
@@ -192,8 +195,10 @@ impl<B: Base> Inner<B> {
                     continue;
                 }
             };
+            let mut found: HashMap<u64, Renewed> =
+                renewed.into_iter().map(|renewed| (renewed.seq, renewed)).collect();
             for claim in batch {
-                match renewed.iter().find(|renewed| renewed.stray.is_none() && renewed.seq == claim.id.seq) {
+                match found.remove(&claim.id.seq) {
                     None => renewal.gone.push(claim.id),
                     Some(renewed) if renewed.held => {}
                     Some(_) => {
@@ -202,14 +207,12 @@ impl<B: Base> Inner<B> {
                     }
                 }
             }
-            let found = renewed.into_iter().filter_map(|renewed| {
+            let strays = found.into_values().filter(|renewed| span.contains(&renewed.seq));
+            renewal.stray.extend(strays.filter_map(|renewed| {
                 let id = ClaimId { session, seq: renewed.seq };
                 claim_of(id, &renewed.stray?).ok().map(Arc::new)
-            });
-            strays = Some(found.collect::<Vec<_>>());
+            }));
         }
-        let is_asked = |id: ClaimId| claims.iter().any(|claim| claim.id == id);
-        renewal.stray = strays.unwrap_or_default().into_iter().filter(|claim| !is_asked(claim.id)).collect();
         waiting.sort_unstable();
         waiting.dedup();
         if !waiting.is_empty()
@@ -225,8 +228,28 @@ impl<B: Base> Inner<B> {
         landing.await;
         // Of somebody else's claim little more may be known than that it ends soon.
         let patience = if exit == Exit::Own { self.patience(claim.ttl) } else { self.base.timeout() };
-        self.base.clone().leave(claim, exit, patience).await
+        let left = self.base.clone().leave(claim, exit, patience).await;
+        self.poll.hint();
+        left
     }
+}
+
+/// Claims by their numbers, so many at once, and the numbers that each batch answers for: all of them together for all.
+fn batches(claims: &[Arc<Claim>]) -> Vec<(RangeInclusive<u64>, Vec<Arc<Claim>>)> {
+    let mut sorted = claims.to_vec();
+    sorted.sort_unstable_by_key(|claim| claim.id.seq);
+    let mut batches: Vec<_> = sorted
+        .chunks(BATCH)
+        .map(|batch| (batch.first().map_or(0, |claim| claim.id.seq), batch.to_vec()))
+        .collect();
+    if batches.is_empty() {
+        batches.push((0, Vec::new()));
+    }
+    // From its first number, or the very first, to the one before the next batch, or the very last.
+    let ends: Vec<u64> = batches.iter().skip(1).map(|(first, _)| first - 1).chain([LAST]).collect();
+    let starts = |at: usize, first| if at == 0 { 0 } else { first };
+    let spans = batches.into_iter().zip(ends).enumerate();
+    spans.map(|(at, ((first, batch), end))| (starts(at, first)..=end, batch)).collect()
 }
 
 impl<B: Base> Engine for Table<B> {
@@ -286,5 +309,43 @@ impl<B: Base> Engine for Table<B> {
 
     fn lifelines(&self, _session: SessionId) -> Vec<OwnedFd> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(seq: u64) -> Arc<Claim> {
+        let id = ClaimId { session: SessionId::from_bits(1), seq };
+        Arc::new(Claim {
+            id,
+            name: Name::new("a").unwrap(),
+            capacity: 1,
+            weight: 1,
+            wait: Wait::Line,
+            again: true,
+            floor: None,
+            ttl: Duration::from_secs(1),
+            lease: None,
+            note: "".into(),
+        })
+    }
+
+    #[test]
+    fn batches_answer_for_every_number_once() {
+        for count in [0, 1, 499, 500, 501, 1700] {
+            let claims: Vec<_> = (0..count).rev().map(|n| claim(3 * n + 7)).collect();
+            let batches = batches(&claims);
+            let mut next = 0;
+            let mut seen = 0;
+            for (span, batch) in &batches {
+                assert_eq!(*span.start(), next, "{count}");
+                assert!(batch.len() <= BATCH && batch.iter().all(|claim| span.contains(&claim.id.seq)));
+                next = span.end() + 1;
+                seen += batch.len();
+            }
+            assert_eq!((next, seen), (LAST + 1, claims.len()), "{count}");
+        }
     }
 }

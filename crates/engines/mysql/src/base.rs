@@ -1,0 +1,271 @@
+//! The calls to the database.
+
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+
+use bramah_core::{
+    Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name,
+    Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
+};
+use bramah_relational::{
+    Answer, Base, Break, Desk, Footing, Manners, Reader, Renewed, Seen, Wakes, whole_millis as millis,
+};
+use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{
+    config::Config,
+    error,
+    init::VERSION,
+    state::State,
+    text::{bytes, number, optional, quoted, session as id, table},
+};
+
+/// A connection begins with what users and servers may have set otherwise. Procedures keep the sql_mode that they were made
+/// with. A call that waits for a row for longer than this has nobody who waits for it any more.
+pub(crate) const MANNERS: Manners = Manners {
+    greeting: &["SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
+                 innodb_lock_wait_timeout = 2, NAMES utf8mb4"],
+    prelude: None,
+    is_farewell: error::is_farewell,
+    is_undone: error::is_undone,
+};
+
+/// The time there; see the schema.
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+
+/// A database, over connections to it.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) desk: Desk<MySqlConnection>,
+    pub(crate) config: Config,
+}
+
+impl Database {
+    pub(crate) fn new(config: &Config) -> Self {
+        let server = format!("mysql at {}", config.address());
+        let desk = Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning);
+        Self { desk, config: config.clone() }
+    }
+
+    /// What the server's settings say.
+    pub(crate) fn state(&self, rows: Vec<MySqlRow>) -> Result<State> {
+        let settings = self.desk.read(&rows, |row| Ok((row.try_get(0)?, row.try_get(1)?)))?;
+        Ok(State::read(&settings))
+    }
+
+    pub(crate) fn other_version(&self, version: i64) -> Error {
+        let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
+        let text = format!(
+            "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
+            self.desk.server()
+        );
+        Error::new(ErrorKind::Invalid, text)
+    }
+
+    async fn standing(&self, claim: &Claim, text: String, patience: Duration) -> Result<Answer> {
+        let rows = self.desk.call(text, patience).await?;
+        self.desk.read_first(&rows, |row| Reader(row).answer(claim))?
+    }
+}
+
+impl Base for Database {
+    fn profile(&self) -> Profile {
+        Profile {
+            modes: Modes::Permits,
+            capacity: Capacities::Claimed,
+            order: Order::Fifo,
+            fence: Fencing::Durable,
+            liveness: Liveness::Lease,
+            wake: Waking::Polled,
+            seats: Seats::Many,
+            lease: Leasing::Stored,
+            strays: Strays::Listed,
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.terms.timeout
+    }
+
+    async fn examine(self: Arc<Self>, patience: Duration) -> Result<()> {
+        let state = self.state(self.desk.call(State::QUESTION.to_owned(), patience).await?)?;
+        state.check(self.desk.server(), self.config.single_writer)?;
+        let text = "SELECT (SELECT COALESCE(MAX(version), 0) FROM bramah_schema), \
+                           (SELECT COUNT(*) FROM information_schema.tables \
+                             WHERE table_schema = DATABASE() AND engine <> 'InnoDB' \
+                               AND table_name IN ('bramah_claims', 'bramah_stripes', 'bramah_floors'))";
+        let rows = self.desk.call(text.to_owned(), patience).await?;
+        let read =
+            |row: &MySqlRow| -> Result<(i64, i64), sqlx::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+        let (version, others) = self.desk.read_first(&rows, read)?;
+        if version != VERSION {
+            return Err(self.other_version(version));
+        }
+        if others > 0 {
+            let text = format!(
+                "{}: tables of bramah's are not in InnoDB, and others have no transactions; ALTER TABLE ... ENGINE=InnoDB",
+                self.desk.server()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(())
+    }
+
+    async fn open(
+        self: Arc<Self>,
+        opening: Arc<Opening>,
+        _wakes: Arc<Wakes>,
+        patience: Duration,
+    ) -> Result<()> {
+        let text = format!("CALL bramah_open({}, {})", id(opening.session), quoted(&opening.about.encode()));
+        self.desk.call(text, patience).await?;
+        self.desk.call("CALL bramah_sweep()".to_owned(), patience).await?;
+        // The connection that renews is there before it is needed.
+        self.desk.keep("SELECT 1".to_owned(), patience).await.map(drop)
+    }
+
+    fn footing(&self, _session: SessionId) -> Footing {
+        Footing::Untold
+    }
+
+    async fn enter(self: Arc<Self>, claim: Arc<Claim>, patience: Duration) -> Result<Answer> {
+        let wait = match claim.wait {
+            Wait::No => "n",
+            Wait::Watch => "w",
+            Wait::Line => "l",
+        };
+        let text = format!(
+            "CALL bramah_enter({}, {}, {}, {}, {}, {}, {}, {}, {}, '{wait}')",
+            bytes(claim.name.as_str()),
+            id(claim.id.session),
+            claim.id.seq,
+            claim.capacity,
+            claim.weight,
+            millis(claim.ttl),
+            millis(claim.kept()),
+            number(claim.lease.map(millis)),
+            quoted(&claim.note),
+        );
+        self.standing(&claim, text, patience).await
+    }
+
+    async fn ask(self: Arc<Self>, claim: Arc<Claim>, patience: Duration) -> Result<Answer> {
+        let text = format!(
+            "CALL bramah_ask({}, {}, {}, {}, {}, {}, {})",
+            bytes(claim.name.as_str()),
+            id(claim.id.session),
+            claim.id.seq,
+            millis(claim.ttl),
+            millis(claim.kept()),
+            quoted(&claim.note),
+            number(claim.floor.map(Fence::get)),
+        );
+        self.standing(&claim, text, patience).await
+    }
+
+    async fn granted(
+        self: Arc<Self>,
+        waiting: Vec<ClaimId>,
+        patience: Duration,
+    ) -> Result<Vec<(ClaimId, Fence)>> {
+        let mut sessions: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
+        for claim in waiting {
+            sessions.entry(claim.session).or_default().push(claim.seq.to_string());
+        }
+        let wanted: Vec<String> = sessions
+            .iter()
+            .map(|(session, seqs)| format!("(session = {} AND seq IN ({}))", id(*session), seqs.join(", ")))
+            .collect();
+        let text = format!(
+            "SELECT LOWER(HEX(session)), seq, COALESCE(raised, ticket) FROM bramah_claims \
+              WHERE ({}) AND held = 1 AND expires > {NOW}",
+            wanted.join(" OR ")
+        );
+        let rows = self.desk.call(text, patience).await?;
+        self.desk.read(&rows, |row| {
+            let row = Reader(row);
+            let claim = ClaimId { session: row.session(0)?, seq: row.whole(1)? };
+            Ok((claim, Fence::new(row.whole(2)?)))
+        })
+    }
+
+    async fn leave(self: Arc<Self>, claim: Arc<Claim>, exit: Exit, patience: Duration) -> Result<()> {
+        let (by, reason) = match &exit {
+            Exit::Own => (None, None),
+            Exit::Broken(cause) => (Some(&*cause.by), Some(&*cause.reason)),
+        };
+        let text = format!(
+            "CALL bramah_leave({}, {}, {}, {}, {})",
+            bytes(claim.name.as_str()),
+            id(claim.id.session),
+            claim.id.seq,
+            optional(by),
+            optional(reason),
+        );
+        self.desk.call(text, patience).await.map(drop)
+    }
+
+    async fn renew(
+        self: Arc<Self>,
+        session: SessionId,
+        claims: Vec<Arc<Claim>>,
+        span: RangeInclusive<u64>,
+        patience: Duration,
+    ) -> Result<Vec<Renewed>> {
+        let claims = claims.iter().map(|claim| [claim.id.seq, millis(claim.ttl), millis(claim.kept())]);
+        let text = format!(
+            "CALL bramah_renew({}, {}, {}, {})",
+            id(session),
+            table(claims),
+            span.start(),
+            span.end()
+        );
+        let rows = self.desk.keep(text, patience).await?;
+        self.desk.read(&rows, |row| Reader(row).renewed())
+    }
+
+    async fn nudge(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<()> {
+        let listed: Vec<String> = names.iter().map(|name| bytes(name.as_str())).collect();
+        let text = format!(
+            "SELECT DISTINCT CONVERT(name USING utf8mb4) FROM bramah_claims WHERE name IN ({}) AND expires <= {NOW}",
+            listed.join(", ")
+        );
+        let rows = self.desk.keep(text, patience).await?;
+        for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
+            self.desk.keep(format!("CALL bramah_nudge({})", bytes(&name)), patience).await?;
+        }
+        Ok(())
+    }
+
+    async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {
+        let text = format!("DELETE FROM bramah_sessions WHERE session = {}", id(session));
+        self.desk.call(text, patience).await.map(drop)
+    }
+
+    async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {
+        let wanted = match &scope {
+            Scope::All => "TRUE".to_owned(),
+            Scope::Exact(name) => format!("name = {}", bytes(name.as_str())),
+            // What is below begins with the name and a slash, and ends before the character after the slash.
+            Scope::Under(name) => {
+                let name = name.as_str();
+                let (from, to) = (bytes(&format!("{name}/")), bytes(&format!("{name}0")));
+                format!("(name = {} OR name >= {from} AND name < {to})", bytes(name))
+            }
+        };
+        let text = format!(
+            "SELECT LOWER(HEX(c.session)), c.seq, CONVERT(c.name USING utf8mb4), c.capacity, c.weight, c.ttl, c.lease, c.note, \
+                    c.held, COALESCE(c.raised, c.ticket), ({NOW} - c.entered) DIV 1000, \
+                    COALESCE(({NOW} - c.granted) DIV 1000, 0), (c.expires - {NOW}) DIV 1000, s.about \
+               FROM bramah_claims c LEFT JOIN bramah_sessions s ON s.session = c.session \
+              WHERE {wanted} AND c.expires > {NOW} ORDER BY c.name, c.ticket"
+        );
+        let rows = self.desk.call(text, patience).await?;
+        let seen = self.desk.read(&rows, |row| Reader(row).seen())?;
+        let text = format!(
+            "SELECT CONVERT(name USING utf8mb4), LOWER(HEX(session)), seq, ended_by, reason, ({NOW} - ended) DIV 1000 \
+               FROM bramah_breaks WHERE {wanted}"
+        );
+        let rows = self.desk.call(text, patience).await?;
+        Ok((seen, self.desk.read(&rows, |row| Reader(row).broken())?))
+    }
+}

@@ -1,0 +1,70 @@
+//! Locks on MySQL and MariaDB.
+//!
+//! A lock is a line of rows in `bramah_claims`; the procedures that change it are in `sql/schema.sql`, and `bramah init` writes
+//! them. One call is one `CALL`, so one round trip, and one transaction that begins and ends in it: no lock of the server's waits
+//! for a client. Nobody is told anything by these servers, so each process asks one question for all its waiters, from every
+//! few milliseconds after something happened to twenty times a second.
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | a client crashes | its claims expire, holders after the ttl and waiters after less |
+//! | the server crashes | what was committed is there again, fences with it, if `innodb_flush_log_at_trx_commit` is 1 or 2; holders keep what has not expired |
+//! | a client is cut off | it declares its locks lost before the server gives them away |
+//! | a client pauses for longer than the ttl | the same, as soon as it runs again; its fence is the smaller one |
+//! | the server's clock jumps | forward: holds may expire early, and their holders learn of it at the next renewal; back: they expire late |
+//! | fail-over to a replica | what it had not received is forgotten, locks and fences; semi-synchronous replication receives first |
+
+mod base;
+mod config;
+mod error;
+mod init;
+mod state;
+mod text;
+
+use std::sync::Arc;
+
+use bramah_core::{Engine, Result};
+use bramah_relational::{Office, Shelf, Table};
+
+use base::Database;
+pub use config::Config;
+pub use init::SCHEMA;
+
+/// Locks in a table of MySQL or MariaDB. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct MySql(Table<Database>);
+
+impl MySql {
+    /// The engine for a URL; see [`Config::from_url`]. While one for the same URL is in use in this process, it is the same, with
+    /// its connections.
+    ///
+    /// # Errors
+    /// `Invalid` for a URL that is not understood. Nothing is connected to yet.
+    pub fn from_url(url: &str) -> Result<Self> {
+        static SHELF: Shelf<Database> = Shelf::new();
+        SHELF.get(url, || Ok(Self::new(&Config::from_url(url)?)?.0)).map(Self)
+    }
+
+    /// The engine for settings of your own.
+    ///
+    /// # Errors
+    /// `Unavailable` if no thread can be had for it. Nothing is connected to yet.
+    pub fn new(config: &Config) -> Result<Self> {
+        Ok(Self(Table::new(Arc::new(Database::new(config)), Office::open()?)))
+    }
+
+    /// Creates the tables and procedures, or brings them up to this version. What is there is kept.
+    ///
+    /// # Errors
+    /// Of a server that cannot be reached, is not fit, or does not allow it.
+    pub async fn init(&self) -> Result<()> {
+        let base = self.0.base().clone();
+        self.0.office().run(async move { base.init().await }).await
+    }
+}
+
+impl From<MySql> for Arc<dyn Engine> {
+    fn from(mysql: MySql) -> Self {
+        Arc::new(mysql.0)
+    }
+}

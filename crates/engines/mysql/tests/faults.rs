@@ -1,0 +1,342 @@
+//! Real failures of real servers, through the public API.
+//!
+//! What is asked of each: nobody holds beside another, fences rise, a loss is told before the next grant, and nothing is left
+//! behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::{Engine, ErrorKind, Guard, Session};
+use bramah_lab::{
+    Fault, MariaDb as Server, Proxy,
+    servers::{self, Flavor},
+};
+use bramah_mysql::MySql;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// The servers that can be had.
+fn flavors() -> Vec<Flavor> {
+    let mut flavors = vec![Flavor::MariaDb, Flavor::MySql];
+    flavors.retain(|flavor| match servers::get(*flavor) {
+        Ok(_) => true,
+        Err(why) => {
+            servers::missing(*flavor, &why);
+            false
+        }
+    });
+    flavors
+}
+
+async fn ready(flavor: Flavor, settings: &[(&str, &str)]) -> Server {
+    let server = Server::of(flavor, settings).unwrap();
+    MySql::from_url(&server.url()).unwrap().init().await.unwrap();
+    server
+}
+
+async fn session(url: &str, ttl: Duration) -> Session {
+    let engine: Arc<dyn Engine> = MySql::from_url(url).unwrap().into();
+    Session::builder(engine).ttl(ttl).open().await.unwrap()
+}
+
+/// Takes a lock however often the store is away.
+async fn lock(session: &Session, name: &str) -> Guard {
+    let mutex = session.mutex(name).unwrap();
+    let patient = async {
+        loop {
+            match mutex.lock().await {
+                Ok(guard) => return guard,
+                Err(error) if error.kind().is_transient() => {
+                    tokio::time::sleep(Duration::from_millis(20)).await
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, patient).await.expect("no grant")
+}
+
+/// Waits until so many claims wait.
+fn until_waiting(server: &Server, count: usize) {
+    let waiting = || {
+        let waiting = server.sql("SELECT COUNT(*) FROM bramah_claims WHERE held = 0")?;
+        if waiting == count.to_string() { Ok(()) } else { Err(format!("{waiting} wait")) }
+    };
+    bramah_lab::until("everybody to wait", SOON, waiting).unwrap();
+}
+
+/// The connections of the user that the engine is.
+fn connections(server: &Server) -> Vec<String> {
+    let rows = server.sql("SHOW PROCESSLIST").unwrap();
+    let columns = rows.lines().map(|row| row.split('\t').collect::<Vec<_>>());
+    columns.filter(|row| row.get(1) == Some(&"bramah")).map(|row| row[0].to_owned()).collect()
+}
+
+/// What several tasks do under one lock: whether two were in at once, and whether fences rose.
+#[derive(Default)]
+struct Counter {
+    inside: AtomicBool,
+    last: Mutex<u64>,
+    count: AtomicU64,
+}
+
+impl Counter {
+    async fn step(&self, session: &Session, name: &str) {
+        let guard = lock(session, name).await;
+        // A hold that was lost while the server was away is nobody's overlap.
+        if guard.is_held() {
+            assert!(!self.inside.swap(true, Ordering::SeqCst), "two are in");
+            let fence = guard.fence().unwrap().get();
+            {
+                let mut last = self.last.lock().unwrap();
+                assert!(fence > *last, "{fence} after {last}");
+                *last = fence;
+            }
+            tokio::task::yield_now().await;
+            self.inside.store(false, Ordering::SeqCst);
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+        guard.release().await;
+    }
+}
+
+/// Eight tasks lock and release while `harm` is done again and again.
+async fn counts_under(server: &Server, harm: impl Fn(&Server), times: usize) {
+    let sessions = [
+        session(&server.url(), Duration::from_secs(5)).await,
+        session(&server.url(), Duration::from_secs(5)).await,
+    ];
+    let (counter, over) = (Arc::new(Counter::default()), Arc::new(AtomicBool::new(false)));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let (session, counter, over) = (sessions[task % 2].clone(), counter.clone(), over.clone());
+        tasks.spawn(async move {
+            while !over.load(Ordering::SeqCst) {
+                counter.step(&session, "counter").await;
+            }
+        });
+    }
+    for _ in 0..times {
+        let before = counter.count.load(Ordering::SeqCst);
+        harm(server);
+        // The others go on after each harm, and not only after the last.
+        let goes_on = async {
+            while counter.count.load(Ordering::SeqCst) < before + 8 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(SOON, goes_on).await.expect("nobody goes on");
+    }
+    over.store(true, Ordering::SeqCst);
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    for session in sessions {
+        assert_eq!(session.close(Duration::from_secs(5)).await.left, []);
+    }
+    let left = || match server.sql("SELECT COUNT(*) FROM bramah_locks")?.as_str() {
+        "0" => Ok(()),
+        left => Err(format!("{left} claims are left")),
+    };
+    bramah_lab::until("empty lines", SOON, left).unwrap();
+}
+
+/// Kills whatever each connection is at. One may have ended by itself.
+fn kill(server: &Server, what: &str) {
+    for connection in connections(server) {
+        let _ = server.sql(&format!("KILL {what} {connection}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_killed_cost_nobody_the_count() {
+    for flavor in flavors() {
+        counts_under(&ready(flavor, &[]).await, |server| kill(server, "CONNECTION"), 8).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_that_are_killed_leave_nothing_behind() {
+    for flavor in flavors() {
+        let harm = |server: &Server| (0..3).for_each(|_| kill(server, "QUERY"));
+        counts_under(&ready(flavor, &[]).await, harm, 8).await;
+    }
+}
+
+/// A procedure that is killed asks no handler: its transaction stays open, with the stripe that it has, until its connection
+/// ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_killed_in_its_midst_keeps_no_stripe() {
+    for flavor in flavors() {
+        let server = Arc::new(ready(flavor, &[]).await);
+        let ttl = Duration::from_secs(60);
+        let (holder, other) = (session(&server.url(), ttl).await, session(&server.url(), ttl).await);
+        let guard = lock(&holder, "slow").await;
+        // Somebody else has the claim's row, so that the release waits for it after it has got the stripe.
+        let visitor = server.clone();
+        let visit = std::thread::spawn(move || {
+            visitor.sql("START TRANSACTION; SELECT ticket FROM bramah_claims FOR UPDATE; DO SLEEP(3); COMMIT")
+        });
+        let seen = |signs: [&str; 2]| {
+            let look = || {
+                let rows = server.sql("SHOW PROCESSLIST")?;
+                let row = rows.lines().find(|row| signs.iter().any(|sign| row.contains(sign)));
+                let id = row.and_then(|row| row.split('\t').next());
+                id.map(str::to_owned).ok_or_else(|| format!("not yet: {rows}"))
+            };
+            bramah_lab::until("a connection at that", SOON, look).unwrap()
+        };
+        seen(["User sleep", "DO SLEEP"]);
+        let release = tokio::spawn(guard.release());
+        let call = seen(["DELETE FROM bramah_claims", "CALL bramah_leave"]);
+        server.sql(&format!("KILL QUERY {call}")).unwrap();
+        visit.join().unwrap().unwrap();
+        release.await.unwrap();
+        lock(&other, "slow").await.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_forgets_no_lock_and_no_fence() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let ttl = Duration::from_secs(30);
+        let (holder, other) = (session(&server.url(), ttl).await, session(&server.url(), ttl).await);
+        for is_killed in [false, true] {
+            let end = || if is_killed { server.kill() } else { server.stop().unwrap() };
+            let guard = lock(&holder, "kept").await;
+            let fence = guard.fence().unwrap();
+            end();
+            let error = other.mutex("kept").unwrap().try_lock().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            server.start_again().unwrap();
+            assert!(
+                other.mutex("kept").unwrap().try_lock().await.unwrap().is_none(),
+                "the lock was forgotten"
+            );
+            assert!(guard.is_held());
+            guard.confirm().await.unwrap();
+            guard.release().await;
+            let next = lock(&other, "kept").await;
+            assert!(next.fence().unwrap() > fence);
+            let fence = next.fence().unwrap();
+            next.release().await;
+            // The table is empty now, and the next ticket is still not an old one.
+            assert_eq!(server.sql("SELECT COUNT(*) FROM bramah_claims").unwrap(), "0");
+            end();
+            server.start_again().unwrap();
+            let next = lock(&holder, "kept").await;
+            assert!(next.fence().unwrap() > fence, "{:?} after {fence:?}", next.fence());
+            next.release().await;
+        }
+    }
+}
+
+/// The holder is cut off by the end of its server, which comes back only after the ttl.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_server_is_away_for_too_long_knows_before_the_next_one_is_granted() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let ttl = Duration::from_secs(2);
+        let (holder, other) = (session(&server.url(), ttl).await, session(&server.url(), ttl).await);
+        let guard = lock(&holder, "away").await;
+        server.kill();
+        tokio::time::timeout(SOON, guard.lost()).await.expect("the loss is not told");
+        server.start_again().unwrap();
+        let next = lock(&other, "away").await;
+        assert!(!guard.is_held() && next.fence() > guard.fence());
+        next.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_is_cut_off_knows_before_the_next_one_is_granted() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let proxy = Proxy::to(&server.address()).unwrap();
+        let ttl = Duration::from_secs(2);
+        let far = session(&server.url_at(&proxy.address()), ttl).await;
+        let near = session(&server.url(), ttl).await;
+        let guard = lock(&far, "cut").await;
+        let fence = guard.fence().unwrap();
+        // Frozen: nothing passes, and nobody is told that it does not.
+        proxy.requests(Fault::Hold);
+        proxy.replies(Fault::Hold);
+        let next = lock(&near, "cut").await;
+        assert!(!guard.is_held(), "two believe to hold it");
+        assert!(next.fence().unwrap() > fence);
+        next.release().await;
+        proxy.requests(Fault::Pass);
+        proxy.replies(Fault::Pass);
+        // The same session locks again, over new connections.
+        lock(&far, "cut").await.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_frozen_is_unavailable_in_time() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let session = session(&server.url(), Duration::from_secs(6)).await;
+        lock(&session, "before").await.release().await;
+        server.freeze().unwrap();
+        let error = session.mutex("frozen").unwrap().try_lock().await.unwrap_err();
+        server.thaw().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("did not answer"), "{error}");
+        lock(&session, "frozen").await.release().await;
+    }
+}
+
+/// 10,000 held and 500 waiting, within the limits that a server has if nobody says more.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_claims_need_few_connections() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[("innodb_flush_log_at_trx_commit", "2"), ("sync_binlog", "0")]).await;
+        let session = session(&server.url(), Duration::from_secs(30)).await;
+        let mut guards = Vec::new();
+        let mut tasks = tokio::task::JoinSet::new();
+        for lane in 0..50 {
+            let session = session.clone();
+            tasks.spawn(async move {
+                let mut held = Vec::new();
+                for n in 0..200 {
+                    held.push(lock(&session, &format!("many/{lane}/{n}")).await);
+                }
+                held
+            });
+        }
+        while let Some(held) = tasks.join_next().await {
+            guards.extend(held.unwrap());
+        }
+        assert_eq!(server.sql("SELECT COUNT(*) FROM bramah_claims WHERE held").unwrap(), "10000");
+        let first = lock(&session, "one").await;
+        let counter = Arc::new(AtomicU64::new(0));
+        let mut waiters = tokio::task::JoinSet::new();
+        for _ in 0..500 {
+            let (session, counter) = (session.clone(), counter.clone());
+            waiters.spawn(async move {
+                let guard = lock(&session, "one").await;
+                counter.fetch_add(1, Ordering::SeqCst);
+                guard.release().await;
+            });
+        }
+        until_waiting(&server, 500);
+        let used = connections(&server).len();
+        assert!(used <= 12, "{used} connections");
+        first.release().await;
+        while let Some(done) = waiters.join_next().await {
+            done.unwrap();
+        }
+        assert_eq!(counter.load(Ordering::SeqCst), 500);
+        assert!(guards.iter().all(Guard::is_held), "a lock was lost beside the others");
+        drop(guards);
+        assert_eq!(session.close(Duration::from_secs(60)).await.left, []);
+    }
+}

@@ -1,0 +1,153 @@
+//! Which servers will do, and what is told of those that will not.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Engine, Error, ErrorKind, Session};
+use bramah_lab::{
+    MariaDb as Server,
+    servers::{self, Flavor},
+};
+use bramah_mysql::MySql;
+
+/// The servers that can be had.
+fn flavors() -> Vec<Flavor> {
+    let mut flavors = vec![Flavor::MariaDb, Flavor::MySql];
+    flavors.retain(|flavor| match servers::get(*flavor) {
+        Ok(_) => true,
+        Err(why) => {
+            servers::missing(*flavor, &why);
+            false
+        }
+    });
+    flavors
+}
+
+async fn open(url: &str) -> Result<Session, Error> {
+    let engine: Arc<dyn Engine> = MySql::from_url(url)?.into();
+    Session::builder(engine).ttl(Duration::from_secs(10)).open().await
+}
+
+/// Locks, renews and releases; one of two waits for the other.
+async fn works(url: &str, name: &str) {
+    let (first, second) = (open(url).await.unwrap(), open(url).await.unwrap());
+    let guard = first.mutex(name).unwrap().reason("ein Grund: \\ ' \" 😂").lock().await.unwrap();
+    guard.confirm().await.unwrap();
+    let mutex = second.mutex(name).unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    while second.claims() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let fence = guard.fence();
+    guard.release().await;
+    let next = tokio::time::timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap().unwrap();
+    assert!(next.fence() > fence);
+    next.release().await;
+    for session in [first, second] {
+        assert_eq!(session.close(Duration::from_secs(5)).await.left, []);
+    }
+}
+
+async fn refused(url: &str, kind: ErrorKind, said: &str) {
+    let error = open(url).await.unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.kind(), kind, "{text}");
+    assert!(text.contains(said) && text.contains("mysql at 127.0.0.1:") && !text.contains('\n'), "{text}");
+    let password = url.split([':', '@']).nth(2).unwrap();
+    assert!(!text.contains(password), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_a_server_is_set_to_it_does_the_same() {
+    for flavor in flavors() {
+        for format in ["ROW", "MIXED"] {
+            let settings = [
+                ("sql_mode", "NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT"),
+                ("transaction_isolation", "SERIALIZABLE"),
+                ("character_set_server", "latin1"),
+                ("autocommit", "0"),
+                ("default_time_zone", "+05:00"),
+                ("auto_increment_increment", "7"),
+                ("server_id", "1"),
+                ("log_bin", "changes"),
+                ("binlog_format", format),
+            ];
+            let server = Server::of(flavor, &settings).unwrap();
+            let mysql = MySql::from_url(&server.url()).unwrap();
+            mysql.init().await.unwrap();
+            works(&server.url(), "it's \\ a \"name\" ü").await;
+            assert_eq!(server.sql("SELECT @@log_bin, @@binlog_format").unwrap(), format!("1\t{format}"));
+            // Again over what is there.
+            mysql.init().await.unwrap();
+            works(&server.url(), "again").await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_will_not_do_is_refused_in_a_line() {
+    for flavor in flavors() {
+        let server = Server::of(flavor, &[]).unwrap();
+        let url = server.url();
+        refused(&url, ErrorKind::Invalid, "run bramah init").await;
+        let mysql = MySql::from_url(&url).unwrap();
+        mysql.init().await.unwrap();
+        works(&url, "fit").await;
+        drop(mysql);
+
+        server.sql("SET GLOBAL read_only = ON").unwrap();
+        refused(&url, ErrorKind::Unavailable, "takes no writes").await;
+        server.sql("SET GLOBAL read_only = OFF").unwrap();
+
+        server.sql("ALTER TABLE bramah_floors ENGINE=MyISAM").unwrap();
+        refused(&url, ErrorKind::Invalid, "InnoDB").await;
+        server.sql("ALTER TABLE bramah_floors ENGINE=InnoDB").unwrap();
+
+        server.sql("UPDATE bramah_schema SET version = 99").unwrap();
+        refused(&url, ErrorKind::Invalid, "use a newer bramah").await;
+        let error = MySql::from_url(&url).unwrap().init().await.unwrap_err();
+        assert!(error.to_string().contains("use a newer bramah"), "{error}");
+        server.sql("UPDATE bramah_schema SET version = 1").unwrap();
+
+        let elsewhere = format!("{}elsewhere", url.strip_suffix("bramah").unwrap());
+        refused(&elsewhere, ErrorKind::Denied, "does not allow it").await;
+        let other = url.replacen("bramah:", "nobody:", 1);
+        refused(&other, ErrorKind::Denied, "refuses the login").await;
+        works(&url, "fit again").await;
+
+        // It became read-only after it was found fit.
+        let session = open(&url).await.unwrap();
+        server.sql("SET GLOBAL read_only = ON").unwrap();
+        let error = session.mutex("late").unwrap().try_lock().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("takes no writes"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_logs_statements_is_refused() {
+    for flavor in flavors() {
+        let settings = [("server_id", "1"), ("log_bin", "changes"), ("binlog_format", "STATEMENT")];
+        let server = Server::of(flavor, &settings).unwrap();
+        let error = MySql::from_url(&server.url()).unwrap().init().await.unwrap_err();
+        assert!(error.to_string().contains("set its binlog_format to ROW or MIXED"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_init_at_once_do_not_collide_nor_disturb() {
+    for flavor in flavors() {
+        let server = Server::of(flavor, &[]).unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for n in 1..=6 {
+            let mysql = MySql::from_url(&format!("{}?pool={n}", server.url())).unwrap();
+            tasks.spawn(async move { mysql.init().await });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap().unwrap();
+        }
+        works(&server.url(), "ready").await;
+        assert_eq!(server.sql("SELECT COUNT(*) FROM bramah_stripes").unwrap(), "1024");
+    }
+}
