@@ -6,6 +6,8 @@
 #[cfg(feature = "file")]
 mod file;
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod promise;
@@ -105,7 +107,7 @@ enum Span {
     Engine,
     /// Longer than that.
     #[cfg_attr(
-        not(any(feature = "file", feature = "redis", feature = "postgres")),
+        not(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql")),
         allow(dead_code, reason = "this build has no other store")
     )]
     Own,
@@ -125,6 +127,8 @@ const KINDS: &[Kind] = &[
     redis::REDLOCK,
     #[cfg(feature = "postgres")]
     postgres::KIND,
+    #[cfg(feature = "mysql")]
+    mysql::KIND,
 ];
 
 /// Where the locks go that the examination takes.

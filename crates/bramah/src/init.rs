@@ -13,6 +13,8 @@ pub async fn init(url: &str) -> Result<()> {
     match url::scheme(url)? {
         #[cfg(feature = "postgres")]
         ("postgres" | "postgresql", _) => crate::postgres::Postgres::from_url(url)?.init().await,
+        #[cfg(feature = "mysql")]
+        ("mysql" | "mariadb", _) => crate::mysql::MySql::from_url(url)?.init().await,
         (scheme, _) => Err(needless(scheme)),
     }
 }
@@ -25,6 +27,8 @@ pub fn schema(url: &str) -> Result<&'static str> {
     match url::scheme(url)? {
         #[cfg(feature = "postgres")]
         ("postgres" | "postgresql", _) => Ok(crate::postgres::SCHEMA),
+        #[cfg(feature = "mysql")]
+        ("mysql" | "mariadb", _) => Ok(crate::mysql::SCHEMA),
         (scheme, _) => Err(needless(scheme)),
     }
 }

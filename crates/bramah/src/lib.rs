@@ -16,6 +16,7 @@
 //! | `redis://host`, `redis+sentinel://…`, `redis+cluster://…` | Redis or Valkey; with `rediss` by TLS | `redis` |
 //! | `redlock://host,host,host` | several Redis masters that know nothing of each other; with `redlocks` by TLS | `redis` |
 //! | `postgres://host/database` | PostgreSQL; [`init`] creates the tables | `postgres` |
+//! | `mysql://host/database` | MySQL or MariaDB; [`init`] creates the tables | `mysql` |
 //!
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
@@ -29,6 +30,8 @@ use std::sync::Arc;
 pub use bramah_core::*;
 #[cfg(feature = "file")]
 pub use bramah_file::File;
+#[cfg(feature = "mysql")]
+pub use bramah_mysql as mysql;
 #[cfg(feature = "postgres")]
 pub use bramah_postgres as postgres;
 #[cfg(feature = "redis")]
@@ -59,6 +62,8 @@ pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
         (scheme, _) if url::REDIS.contains(&scheme) => Ok(Arc::new(redis::Redis::from_url(url)?)),
         #[cfg(feature = "postgres")]
         ("postgres" | "postgresql", _) => Ok(postgres::Postgres::from_url(url)?.into()),
+        #[cfg(feature = "mysql")]
+        ("mysql" | "mariadb", _) => Ok(mysql::MySql::from_url(url)?.into()),
         (scheme, _) => Err(url::unknown(scheme)),
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redlock://host,host,host",
     #[cfg(feature = "postgres")]
     "postgres://host/database",
+    #[cfg(feature = "mysql")]
+    "mysql://host/database",
 ];
 
 /// The schemes of Redis URLs. Those with two s are the same over TLS.

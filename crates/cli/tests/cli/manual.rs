@@ -131,6 +131,7 @@ fn version_says_which_and_what_it_can_open() {
         "redis+cluster://host,host",
         "redlock://host,host,host",
         "postgres://host/database",
+        "mysql://host/database",
     ];
     assert_eq!(ask(&["version"]), format!("bramah {version}\nstores: {}\n", stores.join(", ")));
     let listed = stores.map(|store| format!("\"{store}\"")).join(",");

@@ -15,6 +15,7 @@
 //! | fail-over to a replica | what it had not received is forgotten, locks and fences; semi-synchronous replication receives first |
 
 mod base;
+pub mod checkup;
 mod config;
 mod error;
 mod init;

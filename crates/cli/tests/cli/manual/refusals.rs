@@ -74,6 +74,7 @@ const REFUSED: &[&[&str]] = &[
     &["BRAMAH_ENGINE=redlock://ana:hush@h?replicas=any", "ls"],
     &["BRAMAH_ENGINE=postgres://ana:hush@h?color=red", "ls"],
     &["BRAMAH_ENGINE=postgres://ana:hush@h?mode=session", "ls"],
+    &["BRAMAH_ENGINE=mysql://ana:hush@h/d?color=red", "ls"],
     &["BRAMAH_ENGINE=memory:", "init"],
     &["BRAMAH_ENGINE=gopher://h", "init", "--dry-run"],
     &["BRAMAH_ENGINE=redis://ana:hush@h?layout=plane", "ls"],

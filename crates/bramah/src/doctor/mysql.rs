@@ -1,0 +1,136 @@
+//! `mysql://host/database`.
+
+use bramah_core::Reply;
+use bramah_mysql::checkup::{self, Facts};
+
+use super::{Finding, Kind, Promise, Severity, Span};
+
+pub(super) const KIND: Kind = Kind {
+    schemes: &["mysql", "mariadb"],
+    excludes: Promise {
+        topic: "excludes",
+        word: "primary",
+        text: "all clients of this database on this server; a failover to a replica that had not got the last grants forgets them, \
+               and then two hold one lock until the first learns of it",
+    },
+    span: Span::Own,
+    look: |url| {
+        let url = url.to_owned();
+        Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
+    },
+    // A lock that is free has no row.
+    forget: |_, _| Reply::now(Ok(())),
+};
+
+fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![
+        Finding::new(
+            Severity::Ok,
+            "mysql.server",
+            format!("{} is {} and has bramah's tables", facts.server, facts.version),
+        ),
+        durability(facts),
+        failover(facts),
+        Finding::new(
+            Severity::Ok,
+            "mysql.connections",
+            format!(
+                "there may be {} connections; a process of ours has up to 12 with the default pool",
+                facts.most_connections
+            ),
+        ),
+        Finding::new(
+            Severity::Note,
+            "mysql.waking",
+            "nobody is told: a process asks every 4 to 50 ms for all its waiters",
+        ),
+    ];
+    if facts.expired > 1000 {
+        let text = format!(
+            "{} claims of processes that died are left; each session that opens clears some away",
+            facts.expired
+        );
+        findings.push(Finding::new(Severity::Note, "mysql.expired", text));
+    }
+    findings
+}
+
+/// What a grant has survived when it is answered.
+fn durability(facts: &Facts) -> Finding {
+    const CODE: &str = "mysql.durability";
+    match facts.flushes.as_str() {
+        "1" => Finding::new(Severity::Ok, CODE, "a grant is on disk before it is answered"),
+        "2" => Finding::new(
+            Severity::Warning,
+            CODE,
+            "innodb_flush_log_at_trx_commit is 2: a crash of the server forgets nothing, but a loss of power up to a second of grants \
+             and fences; set it to 1",
+        ),
+        _ => Finding::new(
+            Severity::Problem,
+            CODE,
+            "innodb_flush_log_at_trx_commit is 0: a crash forgets up to a second of grants and fences; set it to 1",
+        ),
+    }
+}
+
+/// What a replica knows.
+fn failover(facts: &Facts) -> Finding {
+    const CODE: &str = "mysql.failover";
+    if !facts.logs {
+        return Finding::new(
+            Severity::Note,
+            CODE,
+            "no binary log, so no replica: if the server is gone, so are its locks",
+        );
+    }
+    if facts.waits_for_replica {
+        return Finding::new(
+            Severity::Ok,
+            CODE,
+            "a replica has a grant before it is answered (semi-synchronous): fail over to one of those only",
+        );
+    }
+    let text = format!(
+        "replicas, if there are any, get a grant after it was answered (sync_binlog is {}): a failover may forget the last grants and \
+         give their fences again; use semi-synchronous replication",
+        facts.sync_log
+    );
+    Finding::new(Severity::Warning, CODE, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            server: "mysql at db:3306".into(),
+            version: "10.11.6-MariaDB".into(),
+            flushes: "1".into(),
+            logs: false,
+            sync_log: "0".into(),
+            waits_for_replica: false,
+            most_connections: 151,
+            expired: 0,
+        }
+    }
+
+    fn severity(facts: &Facts, code: &str) -> Severity {
+        judge(facts).iter().find(|finding| finding.code == code).map(|finding| finding.severity).unwrap()
+    }
+
+    #[test]
+    fn what_makes_a_lock_forget_is_told() {
+        assert!(judge(&facts()).iter().all(|finding| finding.severity < Severity::Warning));
+        for (flushes, expected) in [("2", Severity::Warning), ("0", Severity::Problem)] {
+            let facts = Facts { flushes: flushes.into(), ..facts() };
+            assert_eq!(severity(&facts, "mysql.durability"), expected);
+        }
+        let followed = Facts { logs: true, ..facts() };
+        assert_eq!(severity(&followed, "mysql.failover"), Severity::Warning);
+        let safe = Facts { logs: true, waits_for_replica: true, ..facts() };
+        assert_eq!(severity(&safe, "mysql.failover"), Severity::Ok);
+        assert_eq!(severity(&Facts { expired: 5000, ..facts() }, "mysql.expired"), Severity::Note);
+    }
+}

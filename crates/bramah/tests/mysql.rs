@@ -1,0 +1,30 @@
+//! Through the URL alone: the tables are missing, are made, locks are taken, and the doctor says what it found.
+
+use bramah::{ErrorKind, doctor::Severity};
+use bramah_lab::MariaDb;
+
+#[tokio::test]
+async fn without_tables_it_says_what_to_run_and_afterwards_it_locks() {
+    let server = MariaDb::start().unwrap();
+    let url = server.url();
+    let error = bramah::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().ends_with("run bramah init"), "{error}");
+    bramah::init(&url).await.unwrap();
+    let (one, two) = tokio::join!(bramah::init(&url), bramah::init(&url));
+    one.and(two).unwrap();
+    // The other name of it.
+    let session = bramah::connect(&url.replace("mysql:", "mariadb:")).await.unwrap();
+    let guard = session.mutex("orders/42").unwrap().lock().await.unwrap();
+    let shown = server.sql("SELECT name, held, fence FROM bramah_locks").unwrap();
+    assert_eq!(
+        shown.split_whitespace().collect::<Vec<_>>(),
+        ["orders/42", "1", &guard.fence().unwrap().get().to_string()]
+    );
+    guard.release().await;
+    assert_eq!(server.sql("SELECT COUNT(*) FROM bramah_claims").unwrap(), "0");
+    let checkup = bramah::doctor::examine(&url).await.unwrap();
+    assert!(checkup.is_healthy() && checkup.times.is_some(), "{checkup:?}");
+    let durability = checkup.findings.iter().find(|finding| finding.code == "mysql.durability").unwrap();
+    assert_eq!(durability.severity, Severity::Ok, "{checkup:?}");
+}
