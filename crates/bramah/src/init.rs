@@ -19,16 +19,17 @@ pub async fn init(url: &str) -> Result<()> {
     }
 }
 
-/// What [`init`] would run there, to be looked at, or run by somebody who may. Nothing is connected to.
+/// What [`init`] would run there the first time, to be looked at, or run by somebody who may: a script for `psql`, or for `mysql` and
+/// `mariadb`. Nothing is connected to.
 ///
 /// # Errors
 /// `Unsupported` for a store that needs nothing.
-pub fn schema(url: &str) -> Result<&'static str> {
+pub fn schema(url: &str) -> Result<String> {
     match url::scheme(url)? {
         #[cfg(feature = "postgres")]
-        ("postgres" | "postgresql", _) => Ok(crate::postgres::SCHEMA),
+        ("postgres" | "postgresql", _) => Ok(crate::postgres::SCHEMA.to_owned()),
         #[cfg(feature = "mysql")]
-        ("mysql" | "mariadb", _) => Ok(crate::mysql::SCHEMA),
+        ("mysql" | "mariadb", _) => Ok(crate::mysql::script()),
         (scheme, _) => Err(needless(scheme)),
     }
 }

@@ -28,3 +28,13 @@ async fn without_tables_it_says_what_to_run_and_afterwards_it_locks() {
     let durability = checkup.findings.iter().find(|finding| finding.code == "mysql.durability").unwrap();
     assert_eq!(durability.severity, Severity::Ok, "{checkup:?}");
 }
+
+#[tokio::test]
+async fn what_init_would_run_is_a_script_for_the_servers_client() {
+    let server = MariaDb::start().unwrap();
+    server.sql_as_user(&bramah::schema("mysql://nowhere/d").unwrap()).unwrap();
+    let session = bramah::connect(&server.url()).await.unwrap();
+    session.mutex("a").unwrap().lock().await.unwrap().release().await;
+    // And it is as init would have it.
+    bramah::init(&server.url()).await.unwrap();
+}

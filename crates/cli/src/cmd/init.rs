@@ -9,7 +9,7 @@ use crate::{
 pub(crate) async fn init(store: &Store, dry_run: bool) -> Result<Exit, Failure> {
     let schema = bramah::schema(store.url())?;
     if dry_run {
-        emit(schema)?;
+        emit(&schema)?;
         return Ok(Exit::Done);
     }
     bramah::init(store.url()).await?;

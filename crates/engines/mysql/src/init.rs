@@ -12,7 +12,12 @@ use crate::{
 };
 
 /// What `bramah init` runs: statements, and a line of four dashes between each two.
-pub const SCHEMA: &str = include_str!("../sql/schema.sql");
+const SCHEMA: &str = include_str!("../sql/schema.sql");
+
+/// What `bramah init` runs the first time, as a script for the server's own client.
+pub fn script() -> String {
+    format!("DELIMITER ----\n{SCHEMA}\n----\n")
+}
 
 /// The version that this build speaks.
 pub(crate) const VERSION: i64 = 1;

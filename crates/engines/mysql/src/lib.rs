@@ -29,7 +29,7 @@ use bramah_relational::{Office, Shelf, Table};
 
 use base::Database;
 pub use config::Config;
-pub use init::SCHEMA;
+pub use init::script;
 
 /// Locks in a table of MySQL or MariaDB. Clones share their connections.
 #[derive(Clone, Debug)]

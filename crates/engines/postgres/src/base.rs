@@ -69,6 +69,15 @@ impl Database {
         &self.address
     }
 
+    pub(crate) fn other_version(&self, version: i64) -> Error {
+        let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
+        let text = format!(
+            "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
+            self.desk.server()
+        );
+        Error::new(ErrorKind::Invalid, text)
+    }
+
     /// Whether what is said by NOTIFY reaches us, found out anew.
     pub(crate) async fn is_heard(&self) -> bool {
         match &self.ear {
@@ -117,12 +126,7 @@ impl Base for Database {
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
         if version != VERSION {
-            let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
-            let text = format!(
-                "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
-                self.desk.server()
-            );
-            return Err(Error::new(ErrorKind::Invalid, text));
+            return Err(self.other_version(version));
         }
         Ok(())
     }

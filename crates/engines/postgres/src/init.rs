@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bramah_core::Result;
+use sqlx::Row;
 
 use crate::base::Database;
 
@@ -17,6 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Database {
     pub(crate) async fn init(&self) -> Result<()> {
+        let version = "SELECT coalesce(max(version), 0)::bigint FROM bramah_schema".to_owned();
+        // Without the tables it is an error, and there is nothing to spoil.
+        if let Ok(rows) = self.desk.call(version, PATIENCE).await {
+            let version = self.desk.read_first(&rows, |row| row.try_get(0))?;
+            if version > VERSION {
+                return Err(self.other_version(version));
+            }
+        }
         // One at a time, and all of it or nothing: several statements in one message are one transaction.
         let text = format!("SELECT pg_advisory_xact_lock(1651663213, 0);\n{SCHEMA}");
         self.desk.call(text, PATIENCE).await.map(drop)
