@@ -11,7 +11,7 @@ use std::{
 
 use bramah::{Clock, Session};
 use bramah_lab::Postgres;
-use bramah_relational::Pool;
+use bramah_relational::{Manners, Pool};
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 use crate::{
@@ -55,8 +55,13 @@ async fn postgres(scores: &mut Scores, server: &Postgres, rounds: usize) -> Resu
     bramah::init(&server.url()).await.map_err(text)?;
     let session = bramah::connect(&server.url()).await.map_err(text)?;
     let options: PgConnectOptions = server.url().parse().map_err(text)?;
-    let pool =
-        Arc::new(Pool::new(options, CONNECTIONS, Duration::from_secs(60), Duration::from_secs(5), &[]));
+    let pool = Arc::new(Pool::new(
+        options,
+        CONNECTIONS,
+        Duration::from_secs(60),
+        Duration::from_secs(5),
+        Manners::NONE,
+    ));
     let made = pool.query("CREATE TABLE bare (id bigint PRIMARY KEY)".into(), PATIENCE).await;
     made.map_err(|trouble| format!("{trouble:?}"))?;
     scores.heading(&format!(

@@ -216,7 +216,10 @@ async fn a_server_that_ends_forgets_no_lock_and_no_fence() {
             let error = other.mutex("kept").unwrap().try_lock().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             server.start_again().unwrap();
-            assert!(other.mutex("kept").unwrap().try_lock().await.unwrap().is_none(), "the lock was forgotten");
+            assert!(
+                other.mutex("kept").unwrap().try_lock().await.unwrap().is_none(),
+                "the lock was forgotten"
+            );
             assert!(guard.is_held());
             guard.confirm().await.unwrap();
             guard.release().await;
