@@ -89,18 +89,13 @@ CREATE OR REPLACE SQL SECURITY INVOKER VIEW bramah_locks AS
     FROM bramah_claims c LEFT JOIN bramah_sessions s ON s.session = c.session
    WHERE c.expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 ----
--- Begins a transaction that reads what was committed before each statement. It is an error in the midst of another one.
-CREATE PROCEDURE bramah_begin() SQL SECURITY INVOKER
-BEGIN
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION;
-END
-----
--- Begins a transaction with the lock of a name.
+-- Begins a transaction that reads what was committed before each statement, with the lock of a name. It is an error in the midst
+-- of another one.
 CREATE PROCEDURE bramah_guard(IN p_name VARBINARY(200)) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_stripe INT;
-  CALL bramah_begin();
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
   SELECT stripe INTO v_stripe FROM bramah_stripes WHERE stripe = CRC32(p_name) % 1024 FOR UPDATE;
   IF v_stripe IS NULL THEN
     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1146, MESSAGE_TEXT = 'rows are missing in bramah_stripes';
@@ -340,7 +335,8 @@ BEGIN
      ORDER BY c.ticket;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  CALL bramah_begin();
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
   UPDATE bramah_sessions SET expires = v_now + 3600000000 WHERE session = p_session AND expires < v_now + 1800000000;
   SET v_done = FALSE;
@@ -371,7 +367,8 @@ BEGIN
   DECLARE v_now BIGINT;
   DECLARE v_old BINARY(16);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  CALL bramah_begin();
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION;
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
   INSERT INTO bramah_sessions (session, about, expires) VALUES (p_session, p_about, v_now + 3600000000)
     ON DUPLICATE KEY UPDATE about = p_about, expires = v_now + 3600000000;

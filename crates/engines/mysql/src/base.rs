@@ -180,7 +180,8 @@ impl Base for Database {
               WHERE ({}) AND held = 1 AND expires > {NOW}",
             wanted.join(" OR ")
         );
-        let rows = self.desk.call(text, patience).await?;
+        // Everybody who waits would wait for it behind those who call.
+        let rows = self.desk.keep(text, patience).await?;
         self.desk.read(&rows, |row| {
             let row = Reader(row);
             let claim = ClaimId { session: row.session(0)?, seq: row.whole(1)? };

@@ -65,6 +65,12 @@ struct Idle<C> {
     since: Moment,
 }
 
+impl Manners {
+    /// None: a connection begins with nothing, and what a server says is taken as it is.
+    pub const NONE: Self =
+        Self { greeting: &[], prelude: None, is_farewell: |_| false, is_undone: |_| false };
+}
+
 impl<C: Connection> fmt::Debug for Pool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Options have a password in them.

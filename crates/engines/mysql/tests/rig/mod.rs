@@ -48,7 +48,8 @@ fn suite(flavor: Flavor, url: String, server: Option<Arc<Server>>) -> ExitCode {
         };
         Box::pin(async { Ok(target) })
     };
-    Suite::new(flavor.name(), setup).children(connect).main()
+    // Sixteen at once, all of them looking every other millisecond, are more than two cores have time for.
+    Suite::new(flavor.name(), setup).children(connect).abreast(8).main()
 }
 
 /// After the suite nobody is in any line.
