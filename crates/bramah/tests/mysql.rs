@@ -38,3 +38,23 @@ async fn what_init_would_run_is_a_script_for_the_servers_client() {
     // And it is as init would have it.
     bramah::init(&server.url()).await.unwrap();
 }
+
+/// The rights that the docs list are enough, and without them it says what is missing.
+#[tokio::test]
+async fn a_user_that_may_only_lock_locks() {
+    let server = MariaDb::start().unwrap();
+    bramah::init(&server.url()).await.unwrap();
+    server
+        .sql("CREATE USER app@'127.0.0.1' IDENTIFIED BY 'pass'; GRANT SELECT ON bramah.* TO app@'127.0.0.1'")
+        .unwrap();
+    let url = format!("mysql://app:pass@{}/bramah", server.address());
+    let error = bramah::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(
+        error.to_string().contains("execute command denied") && !error.to_string().contains("pass"),
+        "{error}"
+    );
+    server.sql("GRANT INSERT, UPDATE, DELETE, EXECUTE ON bramah.* TO app@'127.0.0.1'").unwrap();
+    let session = bramah::connect(&url).await.unwrap();
+    session.mutex("a").unwrap().lock().await.unwrap().release().await;
+}
