@@ -10,7 +10,7 @@ pub(super) const KIND: Kind = Kind {
     excludes: Promise {
         topic: "excludes",
         word: "primary",
-        text: "all clients of this database, through any pooler; a failover to a standby that had not got the last grants forgets \
+        text: "all clients of this database, directly or behind a pooler; a failover to a standby that had not got the last grants forgets \
                them, and then two hold one lock until the first learns of it",
     },
     span: Span::Own,
