@@ -110,7 +110,12 @@ impl Bench {
 
     /// The same, with claims that end when they are not renewed for `ttl`, on every engine.
     pub(crate) async fn mortal(&self, ttl: Duration) -> Result<Raw> {
-        self.raw_on(self.client().await?, ttl, Keep::Nobody).await
+        self.raw_on(self.client().await?, ttl, self.silent()).await
+    }
+
+    /// How a session is opened that will not be kept, so that it ends with its ttl while this process lives.
+    pub(crate) fn silent(&self) -> Keep {
+        if self.target.is_bound() { Keep::Process } else { Keep::Nobody }
     }
 
     pub(crate) async fn raw_on(&self, engine: Arc<dyn Engine>, ttl: Duration, keep: Keep) -> Result<Raw> {

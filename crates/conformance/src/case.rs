@@ -50,6 +50,8 @@ pub enum Need {
     Children,
     /// A store that can be restarted.
     Restart,
+    /// Claims that outlive their process.
+    Leaving,
 }
 
 /// How a case went.
@@ -132,6 +134,7 @@ impl Need {
                 (profile.lease == Leasing::Stored, "the profile has no leases that the store ends")
             }
             Self::Children => (target.address().is_some(), "the target has no address for a child process"),
+            Self::Leaving => (!target.is_bound(), "the store keeps nothing without its process"),
             Self::Restart => (target.restart().is_some(), "the target has no way to restart its store"),
         };
         (!there).then_some(why)

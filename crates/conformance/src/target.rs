@@ -17,6 +17,7 @@ pub struct Target {
     connect: Connect,
     address: Option<Arc<str>>,
     restart: Option<Restart>,
+    is_bound: bool,
 }
 
 impl Target {
@@ -30,7 +31,7 @@ impl Target {
 
     /// A store that `connect` gives a new and independent client of, each time it is called.
     pub fn new(connect: impl Fn() -> Later<Result<Arc<dyn Engine>>> + Send + Sync + 'static) -> Self {
-        Self { connect: Arc::new(connect), address: None, restart: None }
+        Self { connect: Arc::new(connect), address: None, restart: None, is_bound: false }
     }
 
     /// With an address at which a child process finds the same store: the function given to
@@ -46,6 +47,12 @@ impl Target {
         Self { restart: Some(Arc::new(restart)), ..self }
     }
 
+    /// A store where nothing outlives its process: it refuses to keep what nobody does.
+    #[must_use]
+    pub fn bound_to_processes(self) -> Self {
+        Self { is_bound: true, ..self }
+    }
+
     /// A new client.
     ///
     /// # Errors
@@ -56,6 +63,10 @@ impl Target {
 
     pub(crate) fn address(&self) -> Option<&Arc<str>> {
         self.address.as_ref()
+    }
+
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_bound
     }
 
     pub(crate) fn restart(&self) -> Option<&Restart> {

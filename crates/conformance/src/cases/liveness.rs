@@ -20,8 +20,9 @@ cases! { "liveness":
     a_kept_session_outlives_its_ttl,
     a_waiter_outlives_its_ttl [Fifo],
     an_abandoned_session_frees_its_locks_after_its_ttl,
-    a_lock_that_was_left_is_kept_renewed_and_released_by_its_id,
-    a_lock_that_was_left_is_no_stray,
+    a_lock_that_was_left_is_kept_renewed_and_released_by_its_id [Leaving],
+    a_lock_that_was_left_is_no_stray [Leaving],
+    a_store_that_keeps_nothing_without_its_process_says_so,
     a_dead_waiter_is_passed_over [Fifo],
     a_dead_holder_is_passed_over_with_a_waiter_behind_it,
     a_silent_waiter_is_passed_over_in_seconds [Fifo, Leases],
@@ -168,7 +169,7 @@ async fn an_abandoned_session_frees_its_locks_after_its_ttl(bench: Bench) -> Out
     let driver = tokio::spawn(driver);
     let engine = bench.client().await?;
     let started = bench.clock().now();
-    let left = Session::builder(engine).ttl(SHORT * 2).keep(Keep::Nobody).keeper(keeper).open().await?;
+    let left = Session::builder(engine).ttl(SHORT * 2).keep(bench.silent()).keeper(keeper).open().await?;
     let name = bench.name("x");
     std::mem::forget(left.mutex(&name)?.lock().await?);
     driver.abort();
@@ -214,6 +215,13 @@ async fn a_lock_that_was_left_is_no_stray(bench: Bench) -> Outcome {
     }
     other.release().await;
     ensure!(left.release().await?, "it was withdrawn by its own session");
+    Ok(())
+}
+
+async fn a_store_that_keeps_nothing_without_its_process_says_so(bench: Bench) -> Outcome {
+    let opened = bench.raw_on(bench.client().await?, SHORT, Keep::Nobody).await;
+    let refused = opened.err().map(|error| error.kind()) == Some(ErrorKind::Unsupported);
+    ensure_eq!(refused, bench.target().is_bound(), "whether a session that nobody keeps is refused");
     Ok(())
 }
 

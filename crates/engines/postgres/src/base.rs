@@ -29,7 +29,7 @@ use crate::{
 
 /// Where a user's transactions are of another level than the functions need, every call says which. Not once for a connection:
 /// behind a pooler that would be somebody else's a moment later.
-const MANNERS: Manners = Manners {
+pub(crate) const MANNERS: Manners = Manners {
     greeting: &[],
     prelude: Some(Prelude {
         text: "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ",
@@ -43,8 +43,7 @@ const MANNERS: Manners = Manners {
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) desk: Desk<PgConnection>,
-    address: String,
-    timeout: Duration,
+    pub(crate) config: Config,
     /// With which the listener connects, if there is to be one.
     ear: Option<PgConnectOptions>,
     office: Office,
@@ -53,20 +52,14 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn new(config: &Config, office: Office) -> Self {
-        let address = config.address();
-        let server = format!("postgres at {address}");
+        let server = format!("postgres at {}", config.address());
         Self {
-            address,
             desk: Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning),
-            timeout: config.terms.timeout,
+            config: config.clone(),
             ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
         }
-    }
-
-    pub(crate) fn address(&self) -> &str {
-        &self.address
     }
 
     pub(crate) fn other_version(&self, version: i64) -> Error {
@@ -108,7 +101,7 @@ impl Base for Database {
     }
 
     fn timeout(&self) -> Duration {
-        self.timeout
+        self.config.terms.timeout
     }
 
     async fn examine(self: Arc<Self>, patience: Duration) -> Result<()> {
@@ -277,16 +270,7 @@ impl Base for Database {
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {
-        let wanted = match &scope {
-            Scope::All => "true".to_owned(),
-            Scope::Exact(name) => format!("name = {}", quoted(name.as_str())),
-            // What is below begins with the name and a slash, and ends before the character after the slash.
-            Scope::Under(name) => {
-                let name = name.as_str();
-                let (from, to) = (quoted(&format!("{name}/")), quoted(&format!("{name}0")));
-                format!("(name = {} OR name >= {from} AND name < {to})", quoted(name))
-            }
-        };
+        let wanted = wanted(&scope);
         let ago = |column: &str| format!("(extract(epoch FROM clock_timestamp() - {column}) * 1000)::bigint");
         let text = format!(
             "SELECT replace(c.session::text, '-', ''), c.seq, c.name::text, c.capacity, c.weight, c.ttl, c.lease, c.note, c.held, \
@@ -305,5 +289,19 @@ impl Base for Database {
         );
         let rows = self.desk.call(text, patience).await?;
         Ok((seen, self.desk.read(&rows, |row| Reader(row).broken())?))
+    }
+}
+
+/// The rows of a scope, by their names.
+pub(crate) fn wanted(scope: &Scope) -> String {
+    match scope {
+        Scope::All => "true".to_owned(),
+        Scope::Exact(name) => format!("name = {}", quoted(name.as_str())),
+        // What is below begins with the name and a slash, and ends before the character after the slash.
+        Scope::Under(name) => {
+            let name = name.as_str();
+            let (from, to) = (quoted(&format!("{name}/")), quoted(&format!("{name}0")));
+            format!("(name = {} OR name >= {from} AND name < {to})", quoted(name))
+        }
     }
 }

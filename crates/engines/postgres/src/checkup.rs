@@ -56,8 +56,9 @@ const RIGHTS: &str = "SELECT relname::text FROM pg_class WHERE relname IN ('bram
 pub async fn examine(url: &str) -> Result<Facts> {
     let wants_told = Config::from_url(url)?.listen;
     let postgres = Postgres::from_url(url)?;
-    let base = postgres.0.base().clone();
-    postgres.0.office().run(async move { look(&base, wants_told).await }).await
+    let (base, office) = postgres.base();
+    let base = base.clone();
+    office.run(async move { look(&base, wants_told).await }).await
 }
 
 async fn look(base: &Database, wants_told: bool) -> Result<Facts> {
@@ -67,7 +68,7 @@ async fn look(base: &Database, wants_told: bool) -> Result<Facts> {
     let forbidden = base.desk.call(RIGHTS.to_owned(), PATIENCE).await?;
     let forbidden: Result<Vec<String>, _> = forbidden.iter().map(|row| row.try_get(0)).collect();
     let is_told = if wants_told { Some(base.is_heard().await) } else { None };
-    read(row, base.address(), forbidden.map_err(misread)?, is_told).map_err(misread)
+    read(row, &base.config.address(), forbidden.map_err(misread)?, is_told).map_err(misread)
 }
 
 fn read(row: &PgRow, address: &str, forbidden: Vec<String>, is_told: Option<bool>) -> sqlx::Result<Facts> {

@@ -6,6 +6,8 @@ use bramah_core::{Error, ErrorKind, Result};
 use bramah_relational::Terms;
 use sqlx::postgres::PgConnectOptions;
 
+use crate::keys::Keys;
+
 /// What the driver understands.
 const DRIVERS: [&str; 11] = [
     "sslmode",
@@ -28,6 +30,8 @@ pub struct Config {
     pub(crate) terms: Terms,
     /// Whether waiters are told by NOTIFY.
     pub(crate) listen: bool,
+    /// How names become numbers in session mode.
+    pub(crate) keys: Keys,
 }
 
 impl Config {
@@ -40,9 +44,12 @@ impl Config {
     ///
     /// | option | values |
     /// |---|---|
-    /// | `mode` | `table` |
+    /// | `mode` | `table` (if not said): locks are rows; `session`: advisory locks, which end with the connection |
     /// | `pool` | 1 to 256 connections for calls, 8 if not said; up to four more renew, and one listens |
     /// | `listen` | `on` (if not said), or `off` behind a pooler that hands connections out by transaction: waiters ask then |
+    /// | `connections` | 1 to 256 connections that have locks in session mode, 16 if not said |
+    /// | `holds` | how many locks a session may have in session mode, 1000 if not said |
+    /// | `keys` | how names become numbers in session mode: `sha256` (if not said), `integer`, `with_advisory_lock`, `distributedlock` |
     /// | `pool_idle` | `60s` (if not said): how long a connection may rest before it ends |
     /// | `connect_timeout`, `timeout` | `500ms`, `2s` (if not said) |
     /// | `sslmode` | `disable`, `allow`, `prefer` (if not said), `require`, `verify-ca`, `verify-full` |
@@ -56,12 +63,16 @@ impl Config {
         let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| wrong("a postgres url starts with postgres://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut listen = true;
+        let (mut listen, mut keys) = (true, Keys::default());
         let own = |name: &str, value: &str| {
             match (name, value) {
                 ("listen", "on") => listen = true,
                 ("listen", "off") => listen = false,
                 ("listen", _) => return Err(wrong("listen= is on or off")),
+                ("keys", word) => {
+                    let known = Keys::from_word(word);
+                    keys = known.ok_or_else(|| wrong(format!("keys= is {}", Keys::NAMES)))?;
+                }
                 ("password", _) => {
                     return Err(wrong(
                         "a password among the options would be printed; put it before the host, or in ~/.pgpass",
@@ -71,7 +82,7 @@ impl Config {
             }
             Ok(true)
         };
-        let (terms, theirs) = Terms::read("postgres", query, "listen", &DRIVERS, own)?;
+        let (terms, theirs) = Terms::read("postgres", query, "listen, keys", &DRIVERS, own)?;
         let cleaned = format!("postgres://{place}?{}", theirs.join("&"));
         // The driver's words may quote the url, and a password with it.
         let options = PgConnectOptions::from_str(&cleaned)
@@ -80,7 +91,7 @@ impl Config {
             Some(_) => options,
             None => options.application_name("bramah"),
         };
-        Ok(Self { options, terms, listen })
+        Ok(Self { options, terms, listen, keys })
     }
 
     /// `host:port`, for errors.
@@ -130,6 +141,7 @@ mod tests {
             ("postgres://u:secret@h?color=red", "there is no option \"color\""),
             ("postgres://u:secret@h?password=secret", "a password among the options would be printed"),
             ("postgres://u:secret@h?listen=maybe", "listen= is on or off"),
+            ("postgres://u:secret@h?mode=session&keys=md5", "keys= is sha256, integer, "),
             ("postgres://u:secret@h?pool=0", "pool=0: expected 1 to 256"),
             ("postgres://u:secret@h:notaport/", "percent-encode"),
         ] {

@@ -8,7 +8,7 @@ use sqlx::Row;
 use crate::base::Database;
 
 /// What `bramah init` runs.
-pub const SCHEMA: &str = include_str!("../sql/schema.sql");
+pub const SCHEMA: &str = concat!(include_str!("../sql/schema.sql"), include_str!("../sql/session.sql"));
 
 /// The version that this build speaks.
 pub(crate) const VERSION: i64 = 1;

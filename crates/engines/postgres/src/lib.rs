@@ -1,29 +1,38 @@
 //! Locks on PostgreSQL.
 //!
-//! A lock is a line of rows in `bramah_claims`; the functions that change it are in `sql/schema.sql`, and `bramah init` writes
+//! In table mode a lock is a line of rows in `bramah_claims`; the functions that change it are in `sql/schema.sql`, and `bramah init` writes
 //! them. One call is one statement in simple query form, so one transaction and one round trip, which any pooler can pass
-//! on. Waiters are told by NOTIFY, over one connection for all of a process.
+//! on. Waiters are told by NOTIFY, over one connection for all of a process. In session mode a lock is one of the server's own
+//! advisory locks, for as long as a connection lasts that says something from time to time: see [`Pinned`].
 
 mod base;
 pub mod checkup;
 mod config;
 mod error;
 mod init;
+mod keys;
 mod listener;
+mod session;
 mod text;
 
 use std::sync::Arc;
 
 use bramah_core::{Engine, Result};
-use bramah_relational::{Office, Shelf, Table};
+use bramah_relational::{Mode, Office, Pinned, Shelf, Table};
 
 use base::Database;
 pub use config::Config;
 pub use init::SCHEMA;
 
-/// Locks in a table of PostgreSQL. Clones share their connections.
+/// Locks in PostgreSQL. Clones share their connections.
 #[derive(Clone, Debug)]
-pub struct Postgres(Table<Database>);
+pub struct Postgres(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Table(Table<Database>),
+    Session(Pinned<Database>),
+}
 
 impl Postgres {
     /// The engine for a URL; see [`Config::from_url`]. While one for the same URL is in use in this process, it is the same, with
@@ -32,8 +41,13 @@ impl Postgres {
     /// # Errors
     /// `Invalid` for a URL that is not understood. Nothing is connected to yet.
     pub fn from_url(url: &str) -> Result<Self> {
-        static SHELF: Shelf<Database> = Shelf::new();
-        SHELF.get(url, || Ok(Self::new(&Config::from_url(url)?)?.0)).map(Self)
+        static TABLES: Shelf<Table<Database>> = Shelf::new();
+        static SESSIONS: Shelf<Pinned<Database>> = Shelf::new();
+        let config = Config::from_url(url)?;
+        match config.terms.mode {
+            Mode::Table => TABLES.get(url, || table(&config)).map(Kind::Table).map(Self),
+            Mode::Session => SESSIONS.get(url, || pinned(&config)).map(Kind::Session).map(Self),
+        }
     }
 
     /// The engine for settings of your own.
@@ -41,9 +55,17 @@ impl Postgres {
     /// # Errors
     /// `Unavailable` if no thread can be had for it. Nothing is connected to yet.
     pub fn new(config: &Config) -> Result<Self> {
-        let office = Office::open()?;
-        let base = Arc::new(Database::new(config, office.clone()));
-        Ok(Self(Table::new(base, office)))
+        match config.terms.mode {
+            Mode::Table => table(config).map(Kind::Table).map(Self),
+            Mode::Session => pinned(config).map(Kind::Session).map(Self),
+        }
+    }
+
+    fn base(&self) -> (&Arc<Database>, &Office) {
+        match &self.0 {
+            Kind::Table(table) => (table.base(), table.office()),
+            Kind::Session(pinned) => (pinned.dialect(), pinned.office()),
+        }
     }
 
     /// Creates the tables and functions, or brings them up to this version. What is there is kept.
@@ -51,13 +73,27 @@ impl Postgres {
     /// # Errors
     /// Of a server that cannot be reached, takes no writes, or does not allow it.
     pub async fn init(&self) -> Result<()> {
-        let base = self.0.base().clone();
-        self.0.office().run(async move { base.init().await }).await
+        let (base, office) = self.base();
+        let base = base.clone();
+        office.run(async move { base.init().await }).await
     }
+}
+
+fn table(config: &Config) -> Result<Table<Database>> {
+    let office = Office::open()?;
+    Ok(Table::new(Arc::new(Database::new(config, office.clone())), office))
+}
+
+fn pinned(config: &Config) -> Result<Pinned<Database>> {
+    let office = Office::open()?;
+    Ok(Pinned::new(Arc::new(Database::new(config, office.clone())), office))
 }
 
 impl From<Postgres> for Arc<dyn Engine> {
     fn from(postgres: Postgres) -> Self {
-        Arc::new(postgres.0)
+        match postgres.0 {
+            Kind::Table(table) => Arc::new(table),
+            Kind::Session(pinned) => Arc::new(pinned),
+        }
     }
 }

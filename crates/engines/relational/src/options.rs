@@ -27,6 +27,10 @@ pub struct Terms {
     pub connect_timeout: Duration,
     /// How long to wait for an answer.
     pub timeout: Duration,
+    /// The most connections that have locks, in session mode.
+    pub connections: usize,
+    /// The most locks that a session has, in session mode.
+    pub holds: usize,
 }
 
 impl Default for Terms {
@@ -37,6 +41,8 @@ impl Default for Terms {
             pool_idle: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(2),
             timeout: Duration::from_secs(2),
+            connections: 16,
+            holds: 1000,
         }
     }
 }
@@ -44,9 +50,12 @@ impl Default for Terms {
 /// The most connections.
 const MOST: usize = 256;
 
+/// The most locks of a session.
+const MOST_HOLDS: usize = 1_000_000;
+
 impl Terms {
     /// The names that [`set`](Terms::set) knows, for errors.
-    pub const NAMES: &str = "mode, pool, pool_idle, connect_timeout, timeout";
+    pub const NAMES: &str = "mode, pool, pool_idle, connections, holds, connect_timeout, timeout";
 
     /// Takes one option. Whether it was one of ours.
     ///
@@ -61,10 +70,9 @@ impl Terms {
                     _ => return Err(wrong(name, value, "table or session")),
                 }
             }
-            "pool" => {
-                let size = value.parse().ok().filter(|size| (1..=MOST).contains(size));
-                self.pool = size.ok_or_else(|| wrong(name, value, "1 to 256"))?;
-            }
+            "pool" => self.pool = count(name, value, MOST)?,
+            "connections" => self.connections = count(name, value, MOST)?,
+            "holds" => self.holds = count(name, value, MOST_HOLDS)?,
             "pool_idle" => self.pool_idle = span(name, value)?,
             "connect_timeout" => self.connect_timeout = span(name, value)?,
             "timeout" => self.timeout = span(name, value)?,
@@ -103,10 +111,6 @@ impl Terms {
             }
             theirs.push(pair);
         }
-        if terms.mode == Mode::Session {
-            let text = format!("{kind}: mode=session is not built yet; use mode=table");
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
         Ok((terms, theirs))
     }
 }
@@ -131,6 +135,11 @@ fn span(name: &str, value: &str) -> Result<Duration> {
     known
         .filter(|span| !span.is_zero() && *span <= Duration::from_secs(3600))
         .ok_or_else(|| wrong(name, value, expected))
+}
+
+fn count(name: &str, value: &str, most: usize) -> Result<usize> {
+    let count = value.parse().ok().filter(|count| (1..=most).contains(count));
+    count.ok_or_else(|| wrong(name, value, &format!("1 to {most}")))
 }
 
 fn wrong(name: &str, value: &str, expected: &str) -> Error {

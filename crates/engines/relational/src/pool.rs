@@ -231,7 +231,10 @@ where
 }
 
 /// The rows that a text answers, in one message each way.
-async fn rows<C>(connection: &mut C, text: String) -> sqlx::Result<Vec<<C::Database as Database>::Row>>
+///
+/// # Errors
+/// The driver's.
+pub async fn rows<C>(connection: &mut C, text: String) -> sqlx::Result<Vec<<C::Database as Database>::Row>>
 where
     C: Connection,
     for<'c> &'c mut C: Executor<'c, Database = C::Database>,

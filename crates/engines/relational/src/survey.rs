@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    future::Future,
     sync::Arc,
     time::Duration,
 };
@@ -11,7 +12,7 @@ use bramah_core::{
     PlaceView, Result, Scope, Survey, Wait, Wake, Woken,
 };
 
-use crate::{Base, Break, Found, Seen, answer::millis};
+use crate::{Break, Found, Seen, answer::millis};
 
 /// How often it is looked for those who go on watching.
 const WATCHING: Duration = Duration::from_millis(200);
@@ -40,10 +41,13 @@ impl Sight {
 
 /// Looks until something is different, or nobody wants to know. Changes are not told to those who only look: most tables have
 /// no such visitor, and every release would pay for it.
-pub(crate) async fn watch<B: Base>(base: Arc<B>, scope: Scope, first: Sight, bell: Bell) {
+pub(crate) async fn watch<F>(look: impl Fn() -> F, first: Sight, bell: Bell)
+where
+    F: Future<Output = Result<(Vec<Seen>, Vec<Break>)>>,
+{
     while !bell.is_deaf() {
         tokio::time::sleep(WATCHING).await;
-        match base.clone().look(scope.clone(), base.timeout()).await {
+        match look().await {
             Ok((rows, breaks)) if Sight::of(&rows, &breaks) == first => {}
             _ => {
                 bell.ring(Woken::Ask);

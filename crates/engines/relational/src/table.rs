@@ -6,7 +6,7 @@ use std::{
     ops::RangeInclusive,
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,7 +18,7 @@ use bramah_core::{
 };
 
 use crate::{
-    Answer, Base, Footing, Office, Renewed, Wakes,
+    Answer, Base, Footing, Office, Renewed, Shelved, Wakes,
     flights::Flights,
     poll::Poll,
     survey::{self, Sight, claim_of},
@@ -37,42 +37,9 @@ const LAST: u64 = i64::MAX.unsigned_abs();
 /// Locks in a table. Clones share everything.
 pub struct Table<B>(Arc<Inner<B>>);
 
-/// The tables of this process that are in use, by their URLs: whoever names the same one shares its connections.
-#[derive(Debug)]
-pub struct Shelf<B>(Mutex<Vec<(String, Weak<Inner<B>>)>>);
-
-impl<B: Base> Shelf<B> {
-    /// An empty one, for a static.
-    pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    /// The table for `url`, made by `make` if nobody uses it.
-    ///
-    /// # Errors
-    /// Those of `make`.
-    pub fn get(&self, url: &str, make: impl FnOnce() -> Result<Table<B>>) -> Result<Table<B>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(_, table)| table.strong_count() > 0);
-        if let Some(table) =
-            known.iter().find(|(other, _)| other == url).and_then(|(_, table)| table.upgrade())
-        {
-            return Ok(Table(table));
-        }
-        let table = make()?;
-        known.push((url.to_owned(), Arc::downgrade(&table.0)));
-        Ok(table)
-    }
-}
-
-impl<B: Base> Default for Shelf<B> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// What the clones of a table share.
-struct Inner<B> {
+#[derive(Debug)]
+pub struct Inner<B> {
     base: Arc<B>,
     office: Office,
     wakes: Arc<Wakes>,
@@ -102,6 +69,18 @@ impl<B: Base> Table<B> {
     /// Where its work is done.
     pub fn office(&self) -> &Office {
         &self.0.office
+    }
+}
+
+impl<B: Base> Shelved for Table<B> {
+    type Inner = Inner<B>;
+
+    fn inner(&self) -> &Arc<Inner<B>> {
+        &self.0
+    }
+
+    fn of(inner: Arc<Inner<B>>) -> Self {
+        Self(inner)
     }
 }
 
@@ -299,7 +278,9 @@ impl<B: Base> Engine for Table<B> {
                 Look::Once | Look::Glance => Wake::never(),
                 Look::Watching => {
                     let (bell, wake) = Wake::pair();
-                    office.spawn(survey::watch(base, scope.clone(), Sight::of(&rows, &breaks), bell));
+                    let (base, wanted) = (base.clone(), scope.clone());
+                    let look = move || base.clone().look(wanted.clone(), base.timeout());
+                    office.spawn(survey::watch(look, Sight::of(&rows, &breaks), bell));
                     wake
                 }
             };

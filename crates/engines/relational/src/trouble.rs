@@ -14,6 +14,8 @@ pub enum Trouble {
     Unconnected(Duration),
     /// It did not answer in time: whether it was carried out is not known.
     Silent(Duration),
+    /// The connection has ended.
+    Ended,
     /// The driver, or the server through it, says why.
     Said(sqlx::Error),
 }
@@ -36,6 +38,7 @@ impl Trouble {
             Self::Silent(patience) => unavailable(format!(
                 "{server} did not answer within {patience:.1?}; is it frozen, or the way to it?"
             )),
+            Self::Ended => unavailable(format!("{server}: the connection has ended; is the server up?")),
             Self::Said(error) => said(error, server, meaning),
         }
     }

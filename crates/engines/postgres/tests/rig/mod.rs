@@ -14,6 +14,8 @@ use bramah_postgres::Postgres;
 pub(crate) enum Deployment {
     Direct,
     Pooled,
+    /// Advisory locks.
+    Session,
 }
 
 /// What was started, and how to start it again.
@@ -41,7 +43,11 @@ pub(crate) fn run(name: &str, deployment: Deployment) -> ExitCode {
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), server.clone());
         let target = Target::new(move || connect(address.clone())).reachable_at(&url);
-        let target = match server.filter(|_| deployment == Deployment::Direct) {
+        let target = match deployment {
+            Deployment::Session => target.bound_to_processes(),
+            Deployment::Direct | Deployment::Pooled => target,
+        };
+        let target = match server.filter(|_| deployment != Deployment::Pooled) {
             Some(server) => target.restarted_by(move || {
                 let restarted = server.stop(How::Fast).and_then(|()| server.start_again());
                 let restarted = restarted.map_err(|why| Error::new(ErrorKind::Unavailable, why));
@@ -51,7 +57,10 @@ pub(crate) fn run(name: &str, deployment: Deployment) -> ExitCode {
         };
         Box::pin(async { Ok(target) })
     };
-    let done = Suite::new(name, setup).children(connect).main();
+    let suite = Suite::new(name, setup).children(connect);
+    // A session there begins with a connection, which is dear.
+    let suite = if deployment == Deployment::Session { suite.abreast(6) } else { suite };
+    let done = suite.main();
     match looked_at.map_or(Ok(()), |server| leftovers(&server)) {
         Err(why) => {
             eprintln!("FAILED: {why}");
@@ -65,7 +74,8 @@ pub(crate) fn run(name: &str, deployment: Deployment) -> ExitCode {
 fn leftovers(server: &Server) -> std::result::Result<(), String> {
     bramah_lab::until("empty lines", std::time::Duration::from_secs(30), || {
         let rows = server.sql(
-            "SELECT name, held, until - clock_timestamp() FROM bramah_claims WHERE until > clock_timestamp()",
+            "SELECT name, held::text, (until - clock_timestamp())::text FROM bramah_claims WHERE until > clock_timestamp() \
+             UNION ALL SELECT coalesce(name, 'a key'), granted::text, pid::text FROM bramah_advisory LEFT JOIN bramah_keys USING (space, key)",
         )?;
         if rows.is_empty() { Ok(()) } else { Err(format!("left over: {rows}")) }
     })
@@ -76,12 +86,20 @@ fn connect(url: String) -> Later<Result<Arc<dyn Engine>>> {
 }
 
 fn start(deployment: Deployment) -> std::result::Result<Started, String> {
-    let server = Arc::new(Server::start()?);
+    // Every session of session mode has connections of its own, and the suite has many side by side.
+    let server = Arc::new(match deployment {
+        Deployment::Session => Server::with(&[("max_connections", "300")])?,
+        Deployment::Direct | Deployment::Pooled => Server::start()?,
+    });
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     let init = async { Postgres::from_url(&server.url())?.init().await };
     runtime.block_on(init).map_err(|error| error.to_string())?;
     Ok(match deployment {
         Deployment::Direct => Started { url: server.url(), server: Some(server), _bouncer: None },
+        Deployment::Session => {
+            let url = format!("{}?mode=session&connections=200", server.url());
+            Started { url, server: Some(server), _bouncer: None }
+        }
         Deployment::Pooled => {
             let bouncer = PgBouncer::before(&server, Pooling::Transaction)?;
             Started {

@@ -1,0 +1,328 @@
+//! How a claim is entered, asked about and left.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Claim, ClaimId, Error, ErrorKind, Fence, Result, Standing, Wait, Wake, Woken};
+use tokio::{sync::oneshot, time::timeout};
+
+use super::{
+    dialect::{Dialect, RowOf, Taken},
+    entry::{Entry, State},
+    link::Link,
+    room::Room,
+};
+use crate::Trouble;
+
+/// The longest time that a waiter trusts to be told, and how often one without a place asks.
+const TRUST: Duration = Duration::from_secs(2);
+const UNTOLD: Duration = Duration::from_millis(100);
+
+/// How often a wait that is to end is ended again: the wish may come before the wait.
+const AGAIN: Duration = Duration::from_millis(50);
+
+impl<D: Dialect> Room<D> {
+    /// The claim's entry, and whether it is new.
+    fn admit(&self, claim: &Arc<Claim>) -> Result<(Arc<Entry<D>>, bool)> {
+        let key = self.dialect.key(&claim.name)?;
+        let mut entries = self.entries();
+        if let Some(entry) = entries.get(&claim.id.seq) {
+            return Ok((entry.clone(), false));
+        }
+        let others = || entries.values().filter(|entry| entry.key == key);
+        if let Some(other) = others().find(|entry| entry.claim.name != claim.name) {
+            return Err(namesake(claim, other.claim.name.as_str()));
+        }
+        let most = self.dialect.terms().holds;
+        if entries.len() >= most {
+            let text = format!(
+                "{}: this session has {most} locks in session mode, and may not have more: the server's memory for them is \
+                 limited; raise holds= in the url, or use mode=table",
+                claim.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let entry = Arc::new(Entry::new(claim.clone(), key));
+        entries.insert(claim.id.seq, entry.clone());
+        Ok((entry, true))
+    }
+
+    /// Whether another claim of this session has the lock or wants it: the server would take them for one.
+    fn has_other(&self, entry: &Entry<D>) -> bool {
+        self.entries().values().any(|other| other.claim.id != entry.claim.id && other.key == entry.key)
+    }
+
+    /// Enters a claim.
+    pub(crate) async fn enter(self: &Arc<Self>, claim: Arc<Claim>, patience: Duration) -> Result<Standing> {
+        let (entry, is_new) = self.admit(&claim)?;
+        let mut state = entry.state.lock().await;
+        match &*state {
+            State::New if is_new => {}
+            State::Doubt(link) => {
+                // It may have it already, and would have it twice.
+                let left = self.say(link, self.dialect.leave(&entry.claim, &entry.key), patience).await;
+                left.map_err(|trouble| self.explain(trouble))?;
+                *state = State::New;
+            }
+            _ => {
+                drop(state);
+                return self.standing(&entry, &claim, patience).await;
+            }
+        }
+        let entered = self.enter_anew(&entry, &mut state, patience).await;
+        if matches!(*state, State::New) {
+            *state = State::Gone;
+            self.forget(&entry);
+        }
+        entered
+    }
+
+    async fn enter_anew(
+        self: &Arc<Self>,
+        entry: &Arc<Entry<D>>,
+        state: &mut State<D>,
+        patience: Duration,
+    ) -> Result<Standing> {
+        let taken = match self.has_other(entry) {
+            true => Taken::Busy(1),
+            false => self.take(entry, state, patience).await?,
+        };
+        match (taken, entry.claim.wait) {
+            (Taken::Held(fence), _) => Ok(held(&entry.claim, fence)),
+            (Taken::Conflict(capacity), _) => Err(entry.claim.conflict(capacity)),
+            (Taken::Namesake(other), _) => Err(namesake(&entry.claim, &other)),
+            (_, Wait::No) => Ok(Standing::Refused),
+            (_, Wait::Watch) => {
+                let sleep = UNTOLD.mul_f64(0.5 + fastrand::f64() / 2.0);
+                Ok(Standing::Queued { ahead: None, wake: Wake::never(), sleep })
+            }
+            (_, Wait::Line) => self.line_up(entry, state, patience).await,
+        }
+    }
+
+    /// Takes it if it is free.
+    async fn take(&self, entry: &Entry<D>, state: &mut State<D>, patience: Duration) -> Result<Taken> {
+        let hub = self.hub().await?;
+        // From here on the server may have given it to us, whatever we hear.
+        *state = State::Doubt(hub.clone());
+        match hub.ask(self.dialect.take(&entry.claim, &entry.key), patience).await {
+            Ok(rows) => {
+                let taken = self.read(&rows, D::read_taken)?;
+                *state = match &taken {
+                    Taken::Held(_) => State::Held(hub),
+                    _ => State::New,
+                };
+                Ok(taken)
+            }
+            Err(trouble) => {
+                // What was undone was its record; the lock itself may be had.
+                if matches!(trouble, Trouble::Said(_))
+                    && self.say(&hub, self.dialect.leave(&entry.claim, &entry.key), patience).await.is_ok()
+                {
+                    *state = State::New;
+                }
+                Err(self.explain(trouble))
+            }
+        }
+    }
+
+    /// Waits for it on a connection of its own.
+    async fn line_up(
+        self: &Arc<Self>,
+        entry: &Arc<Entry<D>>,
+        state: &mut State<D>,
+        patience: Duration,
+    ) -> Result<Standing> {
+        let link = self.spare(patience).await?;
+        let (claim, key) = (&entry.claim, &entry.key);
+        let ahead = match link.ask(self.dialect.line_up(claim, key), patience).await {
+            Ok(rows) => self.read(&rows, D::read_ahead)?,
+            Err(trouble) => {
+                self.bury(&link);
+                return Err(self.explain(trouble));
+            }
+        };
+        let wake = entry.wake();
+        let told = link.send(self.dialect.wait(claim, key));
+        *state = State::Waiting { link: link.clone(), leaving: false };
+        let (room, entry) = (self.clone(), entry.clone());
+        self.office.spawn(async move {
+            let answer = told.await;
+            room.settle(&entry, &link, answer).await;
+        });
+        Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: TRUST })
+    }
+
+    /// A wait has come to its end.
+    async fn settle(
+        &self,
+        entry: &Entry<D>,
+        link: &Arc<Link<D>>,
+        answer: Result<Result<Vec<RowOf<D>>, sqlx::Error>, oneshot::error::RecvError>,
+    ) {
+        let taken = match answer {
+            Ok(Ok(rows)) => self.read(&rows, D::read_taken).ok(),
+            _ => None,
+        };
+        let mut state = entry.state.lock().await;
+        let is_wanted = matches!(*state, State::Waiting { leaving: false, .. }) && !self.is_over();
+        match taken {
+            Some(Taken::Held(fence)) if is_wanted => {
+                *state = State::Held(link.clone());
+                drop(state);
+                entry.tell(Woken::Held(entry.claim.is_exclusive().then_some(fence)));
+            }
+            _ => {
+                *state = State::Gone;
+                // It may have been granted in the moment in which it was given up.
+                match self.say(link, self.dialect.clean(), self.dialect.terms().timeout).await {
+                    Ok(_) => self.put_by(link.clone()),
+                    Err(_) => self.bury(link),
+                }
+                self.forget(entry);
+                drop(state);
+                entry.tell(Woken::Ask);
+            }
+        }
+    }
+
+    /// Where a claim stands that was entered before.
+    pub(crate) async fn standing(
+        self: &Arc<Self>,
+        entry: &Arc<Entry<D>>,
+        claim: &Claim,
+        patience: Duration,
+    ) -> Result<Standing> {
+        let until = self.clock.now() + patience;
+        loop {
+            let mut settled = std::pin::pin!(entry.settled.notified());
+            settled.as_mut().enable();
+            let mut state = entry.state.lock().await;
+            let link = match &*state {
+                State::New | State::Gone => return Ok(Standing::Gone),
+                State::Doubt(_) => return Err(self.explain(Trouble::Silent(patience))),
+                State::Waiting { link, .. } => link.clone(),
+                State::Held(link) => {
+                    let link = link.clone();
+                    return self.tend(entry, claim, &mut state, &link, patience).await;
+                }
+            };
+            drop(state);
+            let wake = entry.wake();
+            let rolled = self.roll(patience).await?;
+            // The server has granted it: we are about to hear of it.
+            let granted = |number: i64| {
+                rolled.iter().any(|one| one.seq == Some(claim.id.seq) && one.number == number && one.held)
+            };
+            let left = until.since(self.clock.now());
+            if granted(link.badge().number) && timeout(left, settled).await.is_ok() {
+                continue;
+            }
+            return Ok(Standing::Queued { ahead: Some(1), wake, sleep: TRUST });
+        }
+    }
+
+    async fn tend(
+        &self,
+        entry: &Entry<D>,
+        claim: &Claim,
+        state: &mut State<D>,
+        link: &Arc<Link<D>>,
+        patience: Duration,
+    ) -> Result<Standing> {
+        match link.ask(self.dialect.tend(claim, &entry.key), patience).await {
+            Ok(rows) => match self.read(&rows, D::read_taken)? {
+                Taken::Held(fence) => Ok(held(claim, fence)),
+                _ => {
+                    self.give_up(entry, state, link, patience).await;
+                    Ok(Standing::Gone)
+                }
+            },
+            Err(_) if link.is_over() => {
+                self.give_up(entry, state, link, patience).await;
+                Ok(Standing::Gone)
+            }
+            Err(trouble) => Err(self.explain(trouble)),
+        }
+    }
+
+    /// A hold is over, whatever the server still has of it.
+    pub(super) async fn give_up(
+        &self,
+        entry: &Entry<D>,
+        state: &mut State<D>,
+        link: &Arc<Link<D>>,
+        patience: Duration,
+    ) {
+        *state = State::Gone;
+        self.forget(entry);
+        if link.is_over() {
+            self.bury(link);
+            return;
+        }
+        let text = self.dialect.leave(&entry.claim, &entry.key);
+        if self.say(link, text, patience).await.is_err() {
+            self.bury(link);
+        }
+    }
+
+    /// Leaves a line.
+    pub(crate) async fn leave(&self, id: ClaimId, patience: Duration) -> Result<()> {
+        let Some(entry) = self.known(id) else { return Ok(()) };
+        let mut state = entry.state.lock().await;
+        if let State::Waiting { link, leaving } = &mut *state {
+            *leaving = true;
+            let link = link.clone();
+            drop(state);
+            return self.stop_waiting(&entry, &link, patience).await;
+        }
+        let Some(link) = state.link().cloned() else {
+            self.forget(&entry);
+            return Ok(());
+        };
+        let text = self.dialect.leave(&entry.claim, &entry.key);
+        match self.say(&link, text, patience).await {
+            Ok(_) => {
+                let hub = self.hub.lock().await;
+                if !Arc::ptr_eq(&hub, &link) {
+                    self.put_by(link);
+                }
+            }
+            Err(_) if link.is_over() => self.bury(&link),
+            Err(trouble) => return Err(self.explain(trouble)),
+        }
+        *state = State::Gone;
+        self.forget(&entry);
+        Ok(())
+    }
+
+    /// Ends a wait on the server. A connection that does not let go of it is given up.
+    async fn stop_waiting(&self, entry: &Entry<D>, link: &Arc<Link<D>>, patience: Duration) -> Result<()> {
+        let until = self.clock.now() + patience;
+        while self.clock.now() < until {
+            let mut settled = std::pin::pin!(entry.settled.notified());
+            settled.as_mut().enable();
+            if !matches!(*entry.state.lock().await, State::Waiting { .. }) {
+                return Ok(());
+            }
+            let left = until.since(self.clock.now());
+            let _ = self.dialect.clone().call(self.dialect.cancel(link.badge()), left).await;
+            if timeout(AGAIN, settled).await.is_ok() {
+                return Ok(());
+            }
+        }
+        self.bury(link);
+        Ok(())
+    }
+}
+
+fn namesake(claim: &Claim, other: &str) -> Error {
+    let text = format!(
+        "{} and {other} are the same lock to the server, for their keys are equal; rename one, or use mode=table",
+        claim.name
+    );
+    Error::new(ErrorKind::Invalid, text)
+}
+
+fn held(claim: &Claim, fence: Fence) -> Standing {
+    Standing::Held { fence: claim.is_exclusive().then_some(fence), left: None }
+}
