@@ -7,7 +7,7 @@ use tracing::{Instrument, debug, debug_span, trace};
 use crate::{
     Error, ErrorKind, Fence, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake, Woken,
     core::{Core, Flight, Handle, Want},
-    gate::{Pass, Turn},
+    gate::{Busy, Pass, Turn},
     hold::Hold,
     keeper::{Due, Order},
     parting::jittered,
@@ -180,7 +180,19 @@ async fn pass_gate(core: &Core, want: &Want, patience: Patience) -> Result<Optio
         return Ok(Some(None));
     }
     if patience == Patience::Try {
-        return Ok(core.gate.try_pass(&want.name).map(Some));
+        return match core.gate.try_pass(&want.name) {
+            Ok(pass) => Ok(Some(Some(pass))),
+            Err(Busy::Taken) => Ok(None),
+            // It is as good as free: the store is being told. Who only tries is not to mistake that for somebody else's hold.
+            Err(Busy::Leaving) => {
+                let until = core.clock.now() + core.pace() / 3;
+                tokio::select! {
+                    biased;
+                    pass = core.gate.pass(&want.name) => pass.map(|pass| Some(Some(pass))).ok_or_else(|| core.closed_error()),
+                    () = core.clock.sleep_until(until) => Ok(None),
+                }
+            }
+        };
     }
     let started = core.clock.now();
     tokio::select! {

@@ -8,7 +8,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -17,12 +20,27 @@ use crate::Name;
 
 /// One queue a name.
 #[derive(Debug, Default)]
-pub(crate) struct Gate(Mutex<HashMap<Name, Arc<Semaphore>>>);
+pub(crate) struct Gate(Mutex<HashMap<Name, Arc<Way>>>);
+
+#[derive(Debug)]
+struct Way {
+    places: Arc<Semaphore>,
+    /// Whether who has the pass is on its way out.
+    leaving: AtomicBool,
+}
 
 /// The right to claim a name for this session; the next in the queue has it when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pass {
     _permit: OwnedSemaphorePermit,
+    way: Arc<Way>,
+}
+
+impl Pass {
+    /// Whoever has it is on its way out.
+    pub(crate) fn leave(&self) {
+        self.way.leaving.store(true, Ordering::Release);
+    }
 }
 
 impl Gate {
@@ -31,19 +49,41 @@ impl Gate {
     /// # Cancel safety
     /// Dropping it gives the place in the queue up.
     pub(crate) async fn pass(&self, name: &Name) -> Option<Pass> {
-        let queue = self.queue(name);
-        queue.acquire_owned().await.ok().map(|permit| Pass { _permit: permit })
+        let way = self.way(name);
+        let permit = way.places.clone().acquire_owned().await.ok()?;
+        Some(Pass::new(permit, way))
     }
 
-    /// The pass if it is free now.
-    pub(crate) fn try_pass(&self, name: &Name) -> Option<Pass> {
-        let queue = self.queue(name);
-        queue.try_acquire_owned().ok().map(|permit| Pass { _permit: permit })
+    /// The pass if it is free now, or whether it is about to be: who has it is on its way out.
+    pub(crate) fn try_pass(&self, name: &Name) -> std::result::Result<Pass, Busy> {
+        let way = self.way(name);
+        match way.places.clone().try_acquire_owned() {
+            Ok(permit) => Ok(Pass::new(permit, way)),
+            Err(_) if way.leaving.load(Ordering::Acquire) => Err(Busy::Leaving),
+            Err(_) => Err(Busy::Taken),
+        }
     }
 
-    fn queue(&self, name: &Name) -> Arc<Semaphore> {
-        entry(&self.0, name, || Semaphore::new(1))
+    fn way(&self, name: &Name) -> Arc<Way> {
+        let new = || Way { places: Arc::new(Semaphore::new(1)), leaving: AtomicBool::new(false) };
+        entry(&self.0, name, new)
     }
+}
+
+impl Pass {
+    fn new(permit: OwnedSemaphorePermit, way: Arc<Way>) -> Self {
+        way.leaving.store(false, Ordering::Release);
+        Self { _permit: permit, way }
+    }
+}
+
+/// Why there is no pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Busy {
+    /// Somebody has it.
+    Taken,
+    /// Who has it is on its way out.
+    Leaving,
 }
 
 /// What there is for a name. Every pass, turn and waiter has a handle of it: alone in the map means unused.
@@ -113,18 +153,21 @@ mod tests {
         let gate = Gate::default();
         let name = Name::new("a").unwrap();
         let first = gate.try_pass(&name).unwrap();
-        assert!(gate.try_pass(&name).is_none());
+        assert_eq!(gate.try_pass(&name).unwrap_err(), Busy::Taken);
+        first.leave();
+        assert_eq!(gate.try_pass(&name).unwrap_err(), Busy::Leaving);
         let mut second = std::pin::pin!(gate.pass(&name));
         assert!(futures_poll(second.as_mut()).await.is_none());
         drop(first);
         let second = second.await.unwrap();
+        assert_eq!(gate.try_pass(&name).unwrap_err(), Busy::Taken, "the next is not on its way out");
         for n in 0..200 {
             gate.try_pass(&Name::new(format!("n{n}")).unwrap()).unwrap();
         }
         assert!(gate.0.lock().unwrap().len() < 130, "{}", gate.0.lock().unwrap().len());
-        assert!(gate.try_pass(&name).is_none(), "a queue in use is kept");
+        assert!(gate.try_pass(&name).is_err(), "a queue in use is kept");
         drop(second);
-        assert!(gate.try_pass(&name).is_some());
+        assert!(gate.try_pass(&name).is_ok());
     }
 
     async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {

@@ -101,8 +101,12 @@ impl Guard {
                 seat.prove();
                 seat.confirm(core.good_until(sent, None), core.clock.now());
             }
-            Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
+            Standing::Queued { .. } | Standing::Refused => {
                 seat.lose();
+            }
+            Standing::Gone => {
+                seat.lose();
+                seat.give_back_pass();
             }
         }
         Ok(self.is_held())

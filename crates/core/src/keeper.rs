@@ -351,6 +351,10 @@ impl Shift {
                 if seat.lose() {
                     warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
                 }
+                // A waiter takes its pass along to the next seat.
+                if *phase == Phase::Held {
+                    seat.give_back_pass();
+                }
             } else if *phase == Phase::Held && waiting.contains(&seat.id) {
                 if seat.lose() {
                     warn!(claim = ?seat.id, "the store has a claim that was held in line again: lost");

@@ -49,6 +49,10 @@ pub(crate) async fn part(parting: Parting) {
     while !out || doubt {
         let left = within(clock, until, settle(core.engine.withdraw(seat.claim(), Exit::Own))).await;
         out |= left.is_ok();
+        if out {
+            // What may come late has its own id, and is withdrawn by it: it does not keep the next from entering.
+            seat.give_back_pass();
+        }
         if (out && !doubt) || clock.now() >= until {
             break;
         }

@@ -182,6 +182,9 @@ impl Seat {
     /// It is on its way out. Whether that was news.
     pub(crate) fn leave(&self) -> bool {
         let news = self.advance(Phase::Left);
+        if news && let Some(pass) = &*self.pass.lock().unwrap_or_else(PoisonError::into_inner) {
+            pass.leave();
+        }
         self.signal.notify_waiters();
         news
     }

@@ -73,9 +73,9 @@ impl Keys {
                 let sum = crc32(text.as_bytes()) & 0x7fff_ffff;
                 Ok(Key::two(sum.cast_signed(), 0))
             }
-            Self::DistributedLock => Ok(ascii(text)
-                .or_else(|| hexadecimal(text))
-                .unwrap_or_else(|| Key::one(i64::from_le_bytes(first_eight(&Sha1::from(text).digest().bytes()))))),
+            Self::DistributedLock => Ok(ascii(text).or_else(|| hexadecimal(text)).unwrap_or_else(|| {
+                Key::one(i64::from_le_bytes(first_eight(&Sha1::from(text).digest().bytes())))
+            })),
         }
     }
 }
@@ -169,10 +169,7 @@ mod tests {
     fn dotnet_has_short_names_hexadecimal_digits_and_the_sha1() {
         // 'a' is 0x61: seven bits of it, a zero, and fifty-six ones.
         let a = (0x61_u64 << 57) | ((1_u64 << 56) - 1);
-        assert_eq!(
-            key(Keys::DistributedLock, "a"),
-            (2, Key { space: 2, bits: a.cast_signed() }.arguments())
-        );
+        assert_eq!(key(Keys::DistributedLock, "a"), (2, Key { space: 2, bits: a.cast_signed() }.arguments()));
         assert_eq!(key(Keys::DistributedLock, "00000000000000ff"), (1, "255".to_owned()));
         assert_eq!(key(Keys::DistributedLock, "0000000a,ffffffff"), (2, "10, -1".to_owned()));
         // SHA-1 of "abcdefghijklmnopqrstuvwxyz" begins 32d10c7b8cf96570.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
     Capacities, Claim, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name, Order,
-    Profile, Result, Scope, Seats, SessionId, Strays, Waking,
+    Profile, Result, Scope, Seats, SessionId, Strays, Waking, line::WHOLE,
 };
 use bramah_relational::{
     Badge, Base, Break, Dialect, Manners, Meaning, Reader, Rolled, Seen, Taken, Terms, foreign, rows,
@@ -28,9 +28,6 @@ const OLDEST: i64 = 14_00_00;
 
 /// When a connection began, as its badge has it.
 const SINCE: &str = "(extract(epoch FROM backend_start) * 1000000)::bigint";
-
-/// The capacity of a lock that is shared, for those who say nothing of it.
-const WHOLE: u32 = u32::MAX;
 
 impl Database {
     /// The arguments of the functions that take a lock.
@@ -110,7 +107,8 @@ impl Dialect for Database {
     async fn examine(self: Arc<Self>, patience: Duration) -> Result<()> {
         let text = "SELECT current_setting('server_version_num')::bigint, current_setting('server_version')";
         let rows = self.desk.call(text.to_owned(), patience).await?;
-        let read = |row: &PgRow| -> Result<(i64, String), sqlx::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+        let read =
+            |row: &PgRow| -> Result<(i64, String), sqlx::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
         let (version, shown) = self.desk.read_first(&rows, read)?;
         if version < OLDEST {
             let text = format!(
@@ -191,7 +189,8 @@ impl Dialect for Database {
     }
 
     fn clean(&self) -> String {
-        "DELETE FROM bramah_places WHERE pid = pg_backend_pid(); SELECT pg_advisory_unlock_all()::text".to_owned()
+        "DELETE FROM bramah_places WHERE pid = pg_backend_pid(); SELECT pg_advisory_unlock_all()::text"
+            .to_owned()
     }
 
     fn roll(&self, session: SessionId) -> String {

@@ -150,8 +150,7 @@ impl<D: Dialect> Inner<D> {
             return Ok(room.ttl);
         }
         let session = opening.session;
-        let room =
-            Room::open(self.dialect.clone(), self.office.clone(), self.seats.clone(), opening).await?;
+        let room = Room::open(self.dialect.clone(), self.office.clone(), self.seats.clone(), opening).await?;
         let ttl = room.ttl;
         let inner = Arc::downgrade(self);
         let end = move |session| {
@@ -210,9 +209,7 @@ impl<D: Dialect> Inner<D> {
         let asked: Vec<u64> = claims.iter().map(|claim| claim.id.seq).collect();
         match self.room(session) {
             Ok(room) => room.renew(&asked, self.patience(room.ttl)).await,
-            Err(_) => {
-                Renewal { gone: claims.iter().map(|claim| claim.id).collect(), ..Renewal::default() }
-            }
+            Err(_) => Renewal { gone: claims.iter().map(|claim| claim.id).collect(), ..Renewal::default() },
         }
     }
 
@@ -248,7 +245,8 @@ impl<D: Dialect> Inner<D> {
                 room.look(patience).await;
             }
             if self.clock.now() > until + NOTICE {
-                let text = format!("{}: its connection could not be ended; is it another user's?", claim.name);
+                let text =
+                    format!("{}: its connection could not be ended; is it another user's?", claim.name);
                 return Err(Error::new(ErrorKind::Denied, text));
             }
             tokio::time::sleep(GLANCE).await;

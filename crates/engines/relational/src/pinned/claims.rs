@@ -93,7 +93,11 @@ impl<D: Dialect> Room<D> {
             (_, Wait::No) => Ok(Standing::Refused),
             (_, Wait::Watch) => {
                 let sleep = UNTOLD.mul_f64(0.5 + fastrand::f64() / 2.0);
-                Ok(Standing::Queued { ahead: None, wake: Wake::never(), sleep })
+                let wake = Wake::from_future(async move {
+                    tokio::time::sleep(sleep).await;
+                    Woken::Ask
+                });
+                Ok(Standing::Queued { ahead: None, wake, sleep })
             }
             (_, Wait::Line) => self.line_up(entry, state, patience).await,
         }

@@ -80,7 +80,11 @@ impl<D: Dialect> Room<D> {
     }
 
     /// Has connections that hold something say a word, all at once. By their numbers: whether they are who they were.
-    fn words(&self, beliefs: &[Belief<D>], until: Moment) -> impl Future<Output = HashMap<i64, bool>> + use<D> {
+    fn words(
+        &self,
+        beliefs: &[Belief<D>],
+        until: Moment,
+    ) -> impl Future<Output = HashMap<i64, bool>> + use<D> {
         let mut links: Vec<Arc<Link<D>>> = Vec::new();
         for belief in beliefs.iter().filter(|belief| belief.is_held) {
             if !links.iter().any(|link| Arc::ptr_eq(link, &belief.link)) {
