@@ -18,7 +18,10 @@ const HELD_BACK: Duration = Duration::from_secs(2);
 
 /// A store behind a network that says at once that a claim failed, and delivers it later.
 #[derive(Debug)]
-struct Late(Memory);
+struct Late(Memory, Landed);
+
+/// Whether what was held back has arrived and was taken. A look at the store could come after it was withdrawn again.
+type Landed = Arc<AtomicBool>;
 
 impl Engine for Late {
     fn profile(&self) -> Profile {
@@ -28,11 +31,12 @@ impl Engine for Late {
         self.0.open(opening)
     }
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
-        let store = self.0.clone();
+        let (store, landed) = (self.0.clone(), self.1.clone());
         Reply::later(async move {
             tokio::spawn(async move {
                 tokio::time::sleep(HELD_BACK).await;
-                drop(store.claim(claim).await);
+                let taken = matches!(store.claim(claim).await, Ok(Standing::Held { .. }));
+                landed.store(taken, Ordering::Relaxed);
             });
             Err(Error::new(ErrorKind::Unavailable, "no answer"))
         })
@@ -63,22 +67,22 @@ async fn is_empty(store: &Memory) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_lands_late_is_withdrawn_long_before_it_expires() {
     let clock = Clock::runtime();
-    let store = Memory::with_clock(clock.clone());
+    let (store, landed) = (Memory::with_clock(clock.clone()), Landed::default());
     let (keeper, driver) = Keeper::driven(clock.clone());
     tokio::spawn(driver);
-    let engine: Arc<dyn Engine> = Arc::new(Late(store.clone()));
+    let engine: Arc<dyn Engine> = Arc::new(Late(store.clone(), landed.clone()));
     let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
     let error = session.mutex("a").unwrap().try_lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     tokio::time::sleep(HELD_BACK + Duration::from_millis(1)).await;
-    assert!(!is_empty(&store).await, "it has landed");
+    assert!(landed.load(Ordering::Relaxed), "it has landed");
     tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
     assert!(is_empty(&store).await, "and is withdrawn, with two thirds of its ttl to go");
 }
 
 /// A store behind a network that keeps the first claim back and lets the repeat through.
 #[derive(Debug)]
-struct Overtaken(Memory, AtomicBool, Strays);
+struct Overtaken(Memory, AtomicBool, Strays, Landed);
 
 impl Engine for Overtaken {
     fn profile(&self) -> Profile {
@@ -91,12 +95,13 @@ impl Engine for Overtaken {
         if self.1.swap(true, Ordering::Relaxed) {
             return self.0.claim(claim);
         }
-        let store = self.0.clone();
+        let (store, landed) = (self.0.clone(), self.3.clone());
         Reply::later(async move {
             tokio::spawn(async move {
                 // Later than the next renewal.
                 tokio::time::sleep(Session::DEFAULT_TTL / 3 + HELD_BACK).await;
-                drop(store.claim(claim).await);
+                let taken = matches!(store.claim(claim).await, Ok(Standing::Held { .. }));
+                landed.store(taken, Ordering::Relaxed);
             });
             Err(Error::new(ErrorKind::Unavailable, "no answer"))
         })
@@ -127,15 +132,16 @@ impl Engine for Overtaken {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_was_overtaken_by_its_repeat_is_found_by_the_next_renewal_of_an_idle_session() {
     let clock = Clock::runtime();
-    let store = Memory::with_clock(clock.clone());
+    let (store, landed) = (Memory::with_clock(clock.clone()), Landed::default());
     let (keeper, driver) = Keeper::driven(clock.clone());
     tokio::spawn(driver);
-    let engine: Arc<dyn Engine> = Arc::new(Overtaken(store.clone(), AtomicBool::new(false), Strays::Listed));
+    let engine: Arc<dyn Engine> =
+        Arc::new(Overtaken(store.clone(), AtomicBool::new(false), Strays::Listed, landed.clone()));
     let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
     session.mutex("a").unwrap().lock().await.unwrap().release().await;
     assert!(is_empty(&store).await && session.claims() == 0, "nothing is left to renew");
     tokio::time::sleep(Session::DEFAULT_TTL / 3 + HELD_BACK + Duration::from_millis(1)).await;
-    assert!(!is_empty(&store).await, "it has landed");
+    assert!(landed.load(Ordering::Relaxed), "it has landed");
     tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
     assert!(is_empty(&store).await, "and is withdrawn, with two thirds of its ttl to go");
 }
@@ -143,15 +149,15 @@ async fn a_message_that_was_overtaken_by_its_repeat_is_found_by_the_next_renewal
 #[tokio::test(start_paused = true)]
 async fn a_message_that_was_overtaken_by_its_repeat_is_withdrawn_after_the_release_where_nothing_lists_it() {
     let clock = Clock::runtime();
-    let store = Memory::with_clock(clock.clone());
+    let (store, landed) = (Memory::with_clock(clock.clone()), Landed::default());
     let (keeper, driver) = Keeper::driven(clock.clone());
     tokio::spawn(driver);
     let engine: Arc<dyn Engine> =
-        Arc::new(Overtaken(store.clone(), AtomicBool::new(false), Strays::Unlisted));
+        Arc::new(Overtaken(store.clone(), AtomicBool::new(false), Strays::Unlisted, landed.clone()));
     let session = Session::builder(engine).keeper(keeper).open().await.unwrap();
     session.mutex("a").unwrap().lock().await.unwrap().release().await;
     tokio::time::sleep(Session::DEFAULT_TTL / 3 + HELD_BACK + Duration::from_millis(1)).await;
-    assert!(!is_empty(&store).await, "it has landed");
+    assert!(landed.load(Ordering::Relaxed), "it has landed");
     tokio::time::sleep(Session::DEFAULT_TTL / 3).await;
     assert!(is_empty(&store).await, "and is withdrawn, with a third of its ttl to go");
     tokio::time::sleep(Session::DEFAULT_TTL).await;
