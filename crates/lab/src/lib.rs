@@ -23,6 +23,7 @@
 
 mod clock;
 mod cluster;
+mod console;
 mod daemon;
 pub mod interop;
 mod mariadb;
@@ -48,6 +49,7 @@ mod wire;
 
 pub use clock::ShiftedClock;
 pub use cluster::{Cluster, slot_of};
+pub use console::Console;
 pub use mariadb::MariaDb;
 pub use patience::until;
 pub use pgbouncer::{PgBouncer, Pooling};

@@ -5,6 +5,7 @@ use std::{ffi::OsString, fs, path::Path};
 use rustix::process::Signal;
 
 use crate::{
+    console::Console,
     daemon::{Daemon, command, password, told},
     patience::{PATIENCE, until},
     servers::{self, Flavor},
@@ -177,6 +178,17 @@ impl Postgres {
     /// With what psql, the server or what is before it complained about.
     pub fn sql_at(&self, address: &str, text: &str) -> Result<String, String> {
         sql(&self.password, address, text)
+    }
+
+    /// A psql with a session that lasts, as the user `bramah`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no psql.
+    pub fn console(&self) -> Result<Console, String> {
+        let mut psql = psql()?;
+        psql.args(["-h", "127.0.0.1", "-p", &self.port().to_string(), "-U", "bramah", "-d", "bramah"]);
+        Console::start(psql.env("PGPASSWORD", &self.password))
     }
 
     /// Asks it to end and waits until it has.

@@ -31,6 +31,12 @@ pub(crate) fn meaning(error: &dyn DatabaseError, server: &str, message: &str) ->
             ErrorKind::Unavailable,
             format!("{server} has no connection left ({message}); lower pool= in the url, or use a pooler"),
         ),
+        "53200" => (
+            ErrorKind::Unavailable,
+            format!(
+                "{server} has no memory left for more locks ({message}); raise max_locks_per_transaction there, hold fewer, or use mode=table"
+            ),
+        ),
         // Connections, resources, the operator, and conflicts that another try resolves.
         code if ["08", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class)) => {
             (ErrorKind::Unavailable, format!("{server}: {message}; try again"))

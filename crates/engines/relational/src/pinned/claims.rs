@@ -60,7 +60,11 @@ impl<D: Dialect> Room<D> {
             State::Doubt(link) => {
                 // It may have it already, and would have it twice.
                 let left = self.say(link, self.dialect.leave(&entry.claim, &entry.key), patience).await;
-                left.map_err(|trouble| self.explain(trouble))?;
+                match left {
+                    Ok(_) => {}
+                    Err(_) if link.is_over() => self.bury(link),
+                    Err(trouble) => return Err(self.explain(trouble)),
+                }
                 *state = State::New;
             }
             _ => {
