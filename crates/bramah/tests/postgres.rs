@@ -58,3 +58,27 @@ async fn the_doctor_says_what_was_found() {
     assert_eq!(severity(&checkup, "postgres.notify"), Some(Severity::Warning), "{checkup:?}");
     assert!(checkup.is_healthy(), "{checkup:?}");
 }
+
+#[tokio::test]
+async fn in_session_mode_the_server_has_the_locks_and_the_doctor_leaves_nothing() {
+    let server = Postgres::start().unwrap();
+    let url = format!("{}?mode=session", server.url());
+    let error = bramah::connect(&url).await.unwrap_err();
+    assert!(error.to_string().ends_with("run bramah init"), "{error}");
+    bramah::init(&url).await.unwrap();
+    let checkup = bramah::doctor::examine(&url).await.unwrap();
+    assert!(checkup.is_healthy() && checkup.times.is_some(), "{checkup:?}");
+    assert!(checkup.findings.iter().any(|finding| finding.code == "postgres.room"), "{checkup:?}");
+    assert_eq!(server.sql("SELECT count(*) FROM bramah_keys").unwrap(), "0");
+    let session = bramah::connect(&url).await.unwrap();
+    let guard = session.mutex("orders/42").unwrap().lock().await.unwrap();
+    let held = "SELECT k.name, k.fence FROM bramah_advisory JOIN bramah_keys k USING (space, key)";
+    assert_eq!(server.sql(held).unwrap(), "orders/42|1");
+    guard.release().await;
+    assert_eq!(server.sql(held).unwrap(), "");
+    let bouncer = PgBouncer::before(&server, Pooling::Transaction).unwrap();
+    let checkup = bramah::doctor::examine(&format!("{}?mode=session", bouncer.url())).await.unwrap();
+    let found = checkup.findings.iter().find(|finding| finding.code == "store.lock").unwrap();
+    assert_eq!(found.severity, Severity::Problem);
+    assert!(found.text.contains("a pooler hands its connections out by transaction"), "{}", found.text);
+}

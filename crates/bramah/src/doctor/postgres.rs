@@ -1,7 +1,10 @@
 //! `postgres://host/database`.
 
 use bramah_core::Reply;
-use bramah_postgres::checkup::{self, Facts};
+use bramah_postgres::{
+    Postgres,
+    checkup::{self, Facts},
+};
 
 use super::{Finding, Kind, Promise, Severity, Span};
 
@@ -10,16 +13,19 @@ pub(super) const KIND: Kind = Kind {
     excludes: Promise {
         topic: "excludes",
         word: "primary",
-        text: "all clients of this database, directly or behind a pooler; a failover to a standby that had not got the last grants forgets \
-               them, and then two hold one lock until the first learns of it",
+        text: "all clients of this database in the same mode, in mode=table also behind a pooler; a failover to a standby forgets the grants \
+               that it had not got, in mode=session all of them, and then two hold one lock until the first learns of it",
     },
     span: Span::Own,
     look: |url| {
         let url = url.to_owned();
         Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
     },
-    // A lock that is free has no row.
-    forget: |_, _| Reply::now(Ok(())),
+    // In mode=table a lock that is free has no row.
+    forget: |url, name| {
+        let (url, name) = (url.to_owned(), name.clone());
+        Reply::later(async move { Postgres::from_url(&url)?.forget(&name).await })
+    },
 };
 
 fn judge(facts: &Facts) -> Vec<Finding> {
@@ -31,6 +37,7 @@ fn judge(facts: &Facts) -> Vec<Finding> {
     findings.push(durability(facts));
     findings.push(failover(facts));
     findings.push(connections(facts.connections));
+    findings.extend(facts.room.map(room));
     findings.push(match &*facts.forbidden {
         [] => Finding::new(Severity::Ok, "postgres.rights", "this user may use all tables"),
         tables => Finding::new(
@@ -42,6 +49,11 @@ fn judge(facts: &Facts) -> Vec<Finding> {
             ),
         ),
     });
+    if facts.room.is_some() {
+        let text = "mode=session: a wait has a connection of its own, and its end tells the waiter";
+        findings.push(Finding::new(Severity::Ok, "postgres.waiting", text));
+        return findings;
+    }
     findings.push(match facts.is_told {
         Some(true) => Finding::new(Severity::Ok, "postgres.notify", "waiters are told by NOTIFY"),
         Some(false) => Finding::new(
@@ -106,9 +118,19 @@ fn failover(facts: &Facts) -> Finding {
     }
 }
 
+/// How many locks the server has memory for.
+fn room((used, most): (i64, i64)) -> Finding {
+    let text = format!(
+        "mode=session: {used} locks of all kinds are held, and the server has memory for about {most} \
+         (max_locks_per_transaction times max_connections); when it is full, nobody can do anything there"
+    );
+    let severity = if used * 10 > most * 5 { Severity::Warning } else { Severity::Ok };
+    Finding::new(severity, "postgres.room", text)
+}
+
 fn connections((used, most): (i64, i64)) -> Finding {
     let text = format!(
-        "{used} of {most} connections are in use; a process of ours has up to 13 with the default pool"
+        "{used} of {most} connections are in use; a process of ours has up to 13 with the default pool, in mode=session up to 24"
     );
     let severity = if used * 10 > most * 8 { Severity::Warning } else { Severity::Ok };
     Finding::new(severity, "postgres.connections", text)
@@ -130,6 +152,7 @@ mod tests {
             forbidden: Vec::new(),
             is_told: Some(true),
             expired: 0,
+            room: None,
         }
     }
 

@@ -11,16 +11,17 @@ use crate::support::{Lab, Running, text, until};
 struct Shop {
     lab: Lab,
     server: Postgres,
+    options: &'static str,
 }
 
 impl Shop {
     fn new() -> Self {
-        Self { lab: Lab::new(), server: Postgres::start().unwrap() }
+        Self { lab: Lab::new(), server: Postgres::start().unwrap(), options: "" }
     }
 
     fn bramah(&self, args: &[&str]) -> Command {
         let mut command = self.lab.bramah(args);
-        command.env("BRAMAH_ENGINE", self.server.url());
+        command.env("BRAMAH_ENGINE", format!("{}{}", self.server.url(), self.options));
         command
     }
 
@@ -63,6 +64,14 @@ fn what_init_would_run_runs_in_psql() {
     shop.server.sql(&rights).unwrap();
     let (code, _, err) = shop.done(&["run", "a", "--", "true"]);
     assert_eq!((code, err), (0, String::new()));
+    let shop = Shop { options: "?mode=session", ..shop };
+    let (code, _, err) = shop.done(&["run", "a", "--", "true"]);
+    assert_eq!(code, 77, "{err}");
+    let rights = "GRANT SELECT, INSERT, UPDATE, DELETE ON bramah_keys, bramah_places TO bramah; \
+                  GRANT SELECT ON bramah_advisory TO bramah";
+    shop.server.sql(rights).unwrap();
+    let (code, _, err) = shop.done(&["run", "a", "--", "true"]);
+    assert_eq!((code, err), (0, String::new()));
 }
 
 #[test]
@@ -80,4 +89,26 @@ fn a_holder_that_is_killed_is_followed_by_who_waits() {
     holder.signal(Signal::KILL);
     let (code, out, err) = waiter.end();
     assert_eq!((code, out.as_str()), (0, "mine\n"), "{err}");
+}
+
+/// In session mode the server sees the end of a process.
+#[test]
+fn in_session_mode_a_killed_holder_is_followed_at_once_and_a_lock_cannot_be_left() {
+    let shop = Shop { options: "?mode=session", ..Shop::new() };
+    assert_eq!(shop.done(&["init"]).0, 0);
+    let mut holder = Running::of(shop.bramah(&["run", "a", "--ttl", "1h", "--", "sh", "-c", "echo in; cat"]));
+    assert_eq!(holder.line(), "in");
+    let waiter = Running::of(shop.bramah(&["run", "a", "--", "echo", "mine"]));
+    until("the waiter to wait", || {
+        (shop.server.sql("SELECT count(*) FROM bramah_advisory WHERE NOT granted").unwrap() == "1")
+            .then_some(())
+    });
+    let (code, out, err) = shop.done(&["ls"]);
+    assert!(code == 0 && out.contains("a     held"), "{out}{err}");
+    holder.signal(Signal::KILL);
+    let (code, out, err) = waiter.end();
+    assert_eq!((code, out.as_str()), (0, "mine\n"), "{err}");
+    let (code, _, err) = shop.done(&["lock", "a", "--ttl", "1m"]);
+    assert_eq!(code, 64, "{err}");
+    assert!(err.contains("a lock ends with its process"), "{err}");
 }

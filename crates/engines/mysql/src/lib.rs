@@ -42,7 +42,7 @@ impl MySql {
     /// # Errors
     /// `Invalid` for a URL that is not understood. Nothing is connected to yet.
     pub fn from_url(url: &str) -> Result<Self> {
-        static SHELF: Shelf<Database> = Shelf::new();
+        static SHELF: Shelf<Table<Database>> = Shelf::new();
         SHELF.get(url, || Ok(Self::new(&Config::from_url(url)?)?.0)).map(Self)
     }
 

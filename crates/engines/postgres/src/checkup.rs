@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bramah_core::Result;
+use bramah_relational::Mode;
 use sqlx::{Row, postgres::PgRow};
 
 use crate::{Config, Postgres, base::Database};
@@ -30,6 +31,8 @@ pub struct Facts {
     pub is_told: Option<bool>,
     /// How many rows of claims whose time is up wait for somebody to come by.
     pub expired: i64,
+    /// In session mode: how many locks of all kinds there are, and for how many there is memory.
+    pub room: Option<(i64, i64)>,
 }
 
 /// How long one question may take.
@@ -42,10 +45,13 @@ const QUESTION: &str = "SELECT current_setting('server_version'), current_settin
     (SELECT count(*) FROM pg_stat_replication), \
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')), \
     pg_has_role('pg_monitor', 'member') OR current_setting('is_superuser')::boolean, \
-    (SELECT count(*) FROM bramah_claims WHERE until <= clock_timestamp())";
+    (SELECT count(*) FROM bramah_claims WHERE until <= clock_timestamp()), \
+    (SELECT count(*) FROM pg_locks), \
+    current_setting('max_locks_per_transaction')::bigint \
+      * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
 
 const RIGHTS: &str = "SELECT relname::text FROM pg_class WHERE relname IN ('bramah_claims', 'bramah_sessions', 'bramah_floors', \
-    'bramah_watchers', 'bramah_breaks') AND pg_table_is_visible(oid) \
+    'bramah_watchers', 'bramah_breaks', 'bramah_keys', 'bramah_places') AND pg_table_is_visible(oid) \
     AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
          AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) ORDER BY 1";
 
@@ -54,21 +60,24 @@ const RIGHTS: &str = "SELECT relname::text FROM pg_class WHERE relname IN ('bram
 /// # Errors
 /// Of a server that cannot be reached, or has no tables of bramah's.
 pub async fn examine(url: &str) -> Result<Facts> {
-    let wants_told = Config::from_url(url)?.listen;
+    let config = Config::from_url(url)?;
+    let is_session = config.terms.mode == Mode::Session;
+    let wants_told = config.listen && !is_session;
     let postgres = Postgres::from_url(url)?;
     let (base, office) = postgres.base();
     let base = base.clone();
-    office.run(async move { look(&base, wants_told).await }).await
+    office.run(async move { look(&base, wants_told, is_session).await }).await
 }
 
-async fn look(base: &Database, wants_told: bool) -> Result<Facts> {
+async fn look(base: &Database, wants_told: bool, is_session: bool) -> Result<Facts> {
     let misread = |error: sqlx::Error| base.desk.misread(&error);
     let rows = base.desk.call(QUESTION.to_owned(), PATIENCE).await?;
     let row = rows.first().ok_or_else(|| misread(sqlx::Error::RowNotFound))?;
     let forbidden = base.desk.call(RIGHTS.to_owned(), PATIENCE).await?;
     let forbidden: Result<Vec<String>, _> = forbidden.iter().map(|row| row.try_get(0)).collect();
     let is_told = if wants_told { Some(base.is_heard().await) } else { None };
-    read(row, &base.config.address(), forbidden.map_err(misread)?, is_told).map_err(misread)
+    let facts = read(row, &base.config.address(), forbidden.map_err(misread)?, is_told).map_err(misread)?;
+    Ok(Facts { room: facts.room.filter(|_| is_session), ..facts })
 }
 
 fn read(row: &PgRow, address: &str, forbidden: Vec<String>, is_told: Option<bool>) -> sqlx::Result<Facts> {
@@ -85,5 +94,6 @@ fn read(row: &PgRow, address: &str, forbidden: Vec<String>, is_told: Option<bool
         forbidden,
         is_told,
         expired: row.try_get(9)?,
+        room: Some((row.try_get(10)?, row.try_get(11)?)),
     })
 }
