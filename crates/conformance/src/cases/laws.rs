@@ -149,7 +149,7 @@ async fn finality_an_expired_waiter_is_gone(bench: Bench) -> Outcome {
 }
 
 async fn finality_a_late_renewal_brings_nothing_back(bench: Bench) -> Outcome {
-    let (mortal, next) = (bench.mortal(SHORT).await?, bench.raw().await?);
+    let (next, mortal) = (bench.raw().await?, bench.mortal(SHORT).await?);
     let name = bench.name("x");
     let claim = mortal.mutex(&name);
     mortal.hold(&claim).await?;
@@ -165,7 +165,7 @@ async fn finality_a_late_renewal_brings_nothing_back(bench: Bench) -> Outcome {
 }
 
 async fn finality_a_late_question_takes_nothing_from_the_next_holder(bench: Bench) -> Outcome {
-    let (mortal, next) = (bench.mortal(SHORT).await?, bench.raw().await?);
+    let (next, mortal) = (bench.raw().await?, bench.mortal(SHORT).await?);
     let name = bench.name("x");
     let (claim, after) = (mortal.mutex(&name), next.mutex(&name));
     mortal.hold(&claim).await?;

@@ -283,7 +283,7 @@ async fn a_wait_of_nothing_ends(bench: Bench) -> Outcome {
 }
 
 async fn a_dead_reader_does_not_live_on_in_the_others(bench: Bench) -> Outcome {
-    let (mortal, living) = (bench.mortal(SHORT).await?, bench.session_of(SHORT).await?);
+    let (living, mortal) = (bench.session_of(SHORT).await?, bench.mortal(SHORT).await?);
     let name = bench.name("x");
     mortal.hold(&mortal.of(&name, WHOLE, 1)).await?;
     let reader = living.rwlock(&name)?.read().lock().await?;

@@ -59,7 +59,7 @@ pub(crate) fn run(name: &str, deployment: Deployment) -> ExitCode {
     };
     let suite = Suite::new(name, setup).children(connect);
     // A session there begins with a connection, which is dear.
-    let suite = if deployment == Deployment::Session { suite.abreast(6) } else { suite };
+    let suite = if deployment == Deployment::Session { suite.abreast(5) } else { suite };
     let done = suite.main();
     match looked_at.map_or(Ok(()), |server| leftovers(&server)) {
         Err(why) => {
@@ -97,7 +97,7 @@ fn start(deployment: Deployment) -> std::result::Result<Started, String> {
     Ok(match deployment {
         Deployment::Direct => Started { url: server.url(), server: Some(server), _bouncer: None },
         Deployment::Session => {
-            let url = format!("{}?mode=session&connections=200", server.url());
+            let url = format!("{}?mode=session&connections=200&connect_timeout=10s", server.url());
             Started { url, server: Some(server), _bouncer: None }
         }
         Deployment::Pooled => {

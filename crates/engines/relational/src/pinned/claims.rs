@@ -133,58 +133,98 @@ impl<D: Dialect> Room<D> {
         }
     }
 
-    /// Waits for it on a connection of its own.
+    /// Waits for it on a connection of its own. One that is not made within the patience waits when it is: the claim stands in line
+    /// a little later than it was told, and its caller does not take the server for dead.
     async fn line_up(
         self: &Arc<Self>,
         entry: &Arc<Entry<D>>,
         state: &mut State<D>,
         patience: Duration,
     ) -> Result<Standing> {
-        let link = self.spare(patience).await?;
-        let (claim, key) = (&entry.claim, &entry.key);
-        let ahead = match link.ask(self.dialect.line_up(claim, key), patience).await {
-            Ok(rows) => self.read(&rows, D::read_ahead)?,
-            Err(trouble) => {
+        let wake = entry.wake();
+        let (tell, told) = oneshot::channel();
+        *state = State::Waiting { link: None, leaving: false };
+        let (room, waiting) = (self.clone(), entry.clone());
+        // Whoever enters has the state for as long as it is told.
+        let (held, may_begin) = oneshot::channel::<()>();
+        self.office.spawn(async move {
+            let lined_up = room.stand(&waiting).await;
+            let is_up = lined_up.as_ref().map(|(_, ahead)| *ahead).map_err(Error::clone);
+            let _ = tell.send(is_up);
+            let _ = may_begin.await;
+            match lined_up {
+                Ok((link, _)) => room.await_turn(&waiting, &link).await,
+                Err(_) => room.settle(&waiting, None, None).await,
+            }
+        });
+        let ahead = timeout(patience, told).await;
+        drop(held);
+        match ahead {
+            Ok(Ok(Ok(ahead))) => Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: TRUST }),
+            Ok(Ok(Err(error))) => {
+                *state = State::Gone;
+                Err(error)
+            }
+            _ => Ok(Standing::Queued { ahead: Some(1), wake, sleep: TRUST }),
+        }
+    }
+
+    /// Gets a connection and writes down that it will wait, and for what.
+    async fn stand(&self, entry: &Entry<D>) -> Result<(Arc<Link<D>>, u32)> {
+        let link = self.spare().await?;
+        let text = self.dialect.line_up(&entry.claim, &entry.key);
+        let stood = self.say(&link, text, self.dialect.terms().timeout).await;
+        let ahead = match stood {
+            Ok(rows) => self.read(&rows, D::read_ahead),
+            Err(trouble) => Err(self.explain(trouble)),
+        };
+        match ahead {
+            Ok(ahead) => Ok((link, ahead)),
+            Err(error) => {
                 self.bury(&link);
-                return Err(self.explain(trouble));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits on this connection, if it is wanted still.
+    async fn await_turn(&self, entry: &Entry<D>, link: &Arc<Link<D>>) {
+        let told = {
+            let mut state = entry.state.lock().await;
+            match &mut *state {
+                State::Waiting { link: place, leaving: false } if !self.is_over() => {
+                    *place = Some(link.clone());
+                    Some(link.send(self.dialect.wait(&entry.claim, &entry.key)))
+                }
+                _ => None,
             }
         };
-        let wake = entry.wake();
-        let told = link.send(self.dialect.wait(claim, key));
-        *state = State::Waiting { link: link.clone(), leaving: false };
-        let (room, entry) = (self.clone(), entry.clone());
-        self.office.spawn(async move {
-            let answer = told.await;
-            room.settle(&entry, &link, answer).await;
-        });
-        Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: TRUST })
+        let answer = match told {
+            Some(told) => told.await.ok().and_then(Result::ok),
+            None => None,
+        };
+        self.settle(entry, Some(link), answer).await;
     }
 
     /// A wait has come to its end.
-    async fn settle(
-        &self,
-        entry: &Entry<D>,
-        link: &Arc<Link<D>>,
-        answer: Result<Result<Vec<RowOf<D>>, sqlx::Error>, oneshot::error::RecvError>,
-    ) {
-        let taken = match answer {
-            Ok(Ok(rows)) => self.read(&rows, D::read_taken).ok(),
-            _ => None,
-        };
+    async fn settle(&self, entry: &Entry<D>, link: Option<&Arc<Link<D>>>, answer: Option<Vec<RowOf<D>>>) {
+        let taken = answer.and_then(|rows| self.read(&rows, D::read_taken).ok());
         let mut state = entry.state.lock().await;
         let is_wanted = matches!(*state, State::Waiting { leaving: false, .. }) && !self.is_over();
-        match taken {
-            Some(Taken::Held(fence)) if is_wanted => {
+        match (taken, link) {
+            (Some(Taken::Held(fence)), Some(link)) if is_wanted => {
                 *state = State::Held(link.clone());
                 drop(state);
                 entry.tell(Woken::Held(entry.claim.is_exclusive().then_some(fence)));
             }
-            _ => {
+            (_, link) => {
                 *state = State::Gone;
                 // It may have been granted in the moment in which it was given up.
-                match self.say(link, self.dialect.clean(), self.dialect.terms().timeout).await {
-                    Ok(_) => self.put_by(link.clone()),
-                    Err(_) => self.bury(link),
+                if let Some(link) = link {
+                    match self.say(link, self.dialect.clean(), self.dialect.terms().timeout).await {
+                        Ok(_) => self.put_by(link.clone()),
+                        Err(_) => self.bury(link),
+                    }
                 }
                 self.forget(entry);
                 drop(state);
@@ -205,10 +245,10 @@ impl<D: Dialect> Room<D> {
             let mut settled = std::pin::pin!(entry.settled.notified());
             settled.as_mut().enable();
             let mut state = entry.state.lock().await;
-            let link = match &*state {
+            let number = match &*state {
                 State::New | State::Gone => return Ok(Standing::Gone),
                 State::Doubt(_) => return Err(self.explain(Trouble::Silent(patience))),
-                State::Waiting { link, .. } => link.clone(),
+                State::Waiting { link, .. } => link.as_ref().map(|link| link.badge().number),
                 State::Held(link) => {
                     let link = link.clone();
                     return self.tend(entry, claim, &mut state, &link, patience).await;
@@ -218,11 +258,11 @@ impl<D: Dialect> Room<D> {
             let wake = entry.wake();
             let rolled = self.roll(patience).await?;
             // The server has granted it: we are about to hear of it.
-            let granted = |number: i64| {
-                rolled.iter().any(|one| one.seq == Some(claim.id.seq) && one.number == number && one.held)
-            };
+            let granted = rolled
+                .iter()
+                .any(|one| one.seq == Some(claim.id.seq) && Some(one.number) == number && one.held);
             let left = until.since(self.clock.now());
-            if granted(link.badge().number) && timeout(left, settled).await.is_ok() {
+            if granted && timeout(left, settled).await.is_ok() {
                 continue;
             }
             return Ok(Standing::Queued { ahead: Some(1), wake, sleep: TRUST });
@@ -281,7 +321,8 @@ impl<D: Dialect> Room<D> {
             *leaving = true;
             let link = link.clone();
             drop(state);
-            return self.stop_waiting(&entry, &link, patience).await;
+            self.stop_waiting(&entry, link.as_ref(), patience).await;
+            return Ok(());
         }
         let Some(link) = state.link().cloned() else {
             self.forget(&entry);
@@ -303,23 +344,25 @@ impl<D: Dialect> Room<D> {
         Ok(())
     }
 
-    /// Ends a wait on the server. A connection that does not let go of it is given up.
-    async fn stop_waiting(&self, entry: &Entry<D>, link: &Arc<Link<D>>, patience: Duration) -> Result<()> {
+    /// Ends a wait on the server. A connection that does not let go of it is given up; one that is being made will not begin.
+    async fn stop_waiting(&self, entry: &Entry<D>, link: Option<&Arc<Link<D>>>, patience: Duration) {
         let until = self.clock.now() + patience;
         while self.clock.now() < until {
             let mut settled = std::pin::pin!(entry.settled.notified());
             settled.as_mut().enable();
             if !matches!(*entry.state.lock().await, State::Waiting { .. }) {
-                return Ok(());
+                return;
             }
+            let Some(link) = link else { return };
             let left = until.since(self.clock.now());
             let _ = self.dialect.clone().call(self.dialect.cancel(link.badge()), left).await;
             if timeout(AGAIN, settled).await.is_ok() {
-                return Ok(());
+                return;
             }
         }
-        self.bury(link);
-        Ok(())
+        if let Some(link) = link {
+            self.bury(link);
+        }
     }
 }
 

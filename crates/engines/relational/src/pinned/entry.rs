@@ -27,8 +27,8 @@ pub(crate) enum State<D: Dialect> {
     New,
     /// This connection may have it.
     Doubt(Arc<Link<D>>),
-    /// This connection waits for it, and nobody wants it any more if it is `leaving`.
-    Waiting { link: Arc<Link<D>>, leaving: bool },
+    /// This connection waits for it, or one that is being made will; nobody wants it any more if it is `leaving`.
+    Waiting { link: Option<Arc<Link<D>>>, leaving: bool },
     /// This connection has it.
     Held(Arc<Link<D>>),
     /// It is over.
@@ -64,7 +64,8 @@ impl<D: Dialect> State<D> {
     /// The connection that has it, may have it, or waits for it.
     pub(crate) fn link(&self) -> Option<&Arc<Link<D>>> {
         match self {
-            Self::Doubt(link) | Self::Waiting { link, .. } | Self::Held(link) => Some(link),
+            Self::Doubt(link) | Self::Held(link) => Some(link),
+            Self::Waiting { link, .. } => link.as_ref(),
             Self::New | Self::Gone => None,
         }
     }

@@ -14,10 +14,7 @@ use std::{
 };
 
 use bramah_core::{ClaimId, Clock, Error, ErrorKind, Moment, Opening, Result, Woken};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::timeout,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     dialect::{Badge, Dialect, Rolled, RowOf},
@@ -131,8 +128,8 @@ impl<D: Dialect> Room<D> {
         Ok(hub.clone())
     }
 
-    /// A connection to wait on. One that takes longer to be made than there is patience is there for the next.
-    pub(super) async fn spare(self: &Arc<Self>, patience: Duration) -> Result<Arc<Link<D>>> {
+    /// A connection to wait on.
+    pub(super) async fn spare(&self) -> Result<Arc<Link<D>>> {
         // One that has been silent for long may be ended by the server at any moment.
         let young = |(link, since): &(Arc<Link<D>>, Moment)| {
             !link.is_over() && self.clock.now().since(*since) < self.ttl / 3
@@ -145,18 +142,8 @@ impl<D: Dialect> Room<D> {
         if let Some((link, _)) = spare {
             return Ok(link);
         }
-        let (tell, told) = oneshot::channel();
-        let (room, seat) = (self.clone(), seat(&self.seats, &*self.dialect)?);
-        self.office.spawn(async move {
-            let made = Link::dial(&room.dialect, room.ttl, seat).await;
-            if let Err(Ok(link)) = tell.send(made) {
-                room.put_by(link);
-            }
-        });
-        match timeout(patience, told).await {
-            Ok(Ok(made)) => made.map_err(|trouble| self.explain(trouble)),
-            _ => Err(self.explain(Trouble::Unconnected(patience))),
-        }
+        let seat = seat(&self.seats, &*self.dialect)?;
+        Link::dial(&self.dialect, self.ttl, seat).await.map_err(|trouble| self.explain(trouble))
     }
 
     /// Keeps a connection that has nothing any more for the next wait.

@@ -34,6 +34,7 @@ pub(super) enum Verdict {
 /// A claim as it was believed to stand before the look.
 struct Belief<D: Dialect> {
     entry: Arc<Entry<D>>,
+    /// The connection that has it, or waits for it.
     link: Arc<Link<D>>,
     is_held: bool,
 }
@@ -52,7 +53,12 @@ impl<D: Dialect> Room<D> {
             };
             let belief = match &*state {
                 State::Held(link) => Some((link.clone(), true)),
-                State::Waiting { link, .. } => Some((link.clone(), false)),
+                State::Waiting { link: Some(link), .. } => Some((link.clone(), false)),
+                // Its connection is being made.
+                State::Waiting { link: None, .. } => {
+                    verdicts.insert(entry.claim.id.seq, Verdict::Waiting);
+                    None
+                }
                 State::Doubt(_) | State::New => {
                     verdicts.insert(entry.claim.id.seq, Verdict::Unknown);
                     None
