@@ -1,6 +1,6 @@
 //! What ensembles of servers have in common: members that can be ended, frozen and cut off from each other.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use rustix::process::Signal;
 
@@ -141,6 +141,12 @@ impl Members {
     #[must_use]
     pub fn log(&self, member: usize) -> String {
         self.daemon(member).map(Daemon::log).unwrap_or_default()
+    }
+
+    /// The directory of a member, which goes with it.
+    #[must_use]
+    pub fn folder(&self, member: usize) -> PathBuf {
+        self.daemon(member).map(|daemon| daemon.folder().to_path_buf()).unwrap_or_default()
     }
 
     /// Asks a member to end and waits until it has.
