@@ -26,6 +26,9 @@ pub struct Members {
 
 impl Members {
     pub(crate) fn new(daemons: Vec<Daemon>, places: &[Place]) -> Result<Self, String> {
+        if daemons.is_empty() {
+            return Err("an ensemble of no members".into());
+        }
         let mesh = Mesh::new(daemons.len(), places)?;
         Ok(Self { daemons, mesh })
     }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs ZooKeeper with the libraries that were unpacked beside this script, on the Java of the machine.
+# Runs ZooKeeper with the libraries that were unpacked beside this script, on the Java of the machine. It is put there when
+# they are unpacked: after a change of it remove target/servers/zookeeper.
 #   --version                      tells the version
 #   [-Dname=value...] CLASS FILE   runs a server that is configured by the file
 jars=${0%/*}/../share/java
@@ -13,5 +14,4 @@ if [ "$1" = --version ]; then
   exec java -cp "$path" org.apache.zookeeper.version.VersionInfoMain
 fi
 # A small and quick machine: tests start many, and run them for seconds.
-exec java -Xms16m -Xmx96m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData \
-  -cp "$path" "$@"
+exec java -Xms16m -Xmx96m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -cp "$path" "$@"

@@ -14,6 +14,7 @@ fn each(members: usize) -> impl Iterator<Item = Etcd> {
     Flavor::ETCD.into_iter().filter(|flavor| has(*flavor)).map(move |flavor| {
         let began = Instant::now();
         let etcd = Etcd::start(flavor, members).unwrap();
+        assert_eq!(etcd.flavor(), flavor);
         eprintln!("etcd {} of {members} started in {:?}", etcd.version(), began.elapsed());
         etcd
     })

@@ -129,11 +129,13 @@ fn one_stands_alone_and_gives_short_sessions() {
     assert_eq!(zookeeper.leader(), Ok(0));
     let address = &zookeeper.addresses()[0];
     assert_eq!(zookeeper.connect_string(), *address);
-    let mut holder = Session::open(address, 600).unwrap();
+    let proxy = zookeeper.proxies().unwrap().remove(0);
+    let mut holder = Session::open(&proxy.address(), 600).unwrap();
     assert_eq!(holder.timeout, 600);
     assert_eq!(holder.create("/held", true).unwrap(), 0);
     assert!(exists(&zookeeper, 0, "/held"));
-    // It says nothing any more, and is forgotten.
+    // It says nothing any more, and is forgotten, though it is connected.
+    assert_eq!(proxy.counts().live, 1);
     until("the end of a session", Duration::from_secs(30), || {
         if exists(&zookeeper, 0, "/held") { Err("the node is there".into()) } else { Ok(()) }
     })
@@ -234,5 +236,6 @@ fn settings_are_set_and_a_wrong_one_is_told() {
     assert!(zookeeper.ask(0, "conf").unwrap().contains("tickTime=1000"));
     assert_eq!(Session::open(&zookeeper.addresses()[0], 600).unwrap().timeout, 2_000);
     let why = ZooKeeper::with(1, &[("tickTime", "often")]).unwrap_err();
+    assert!(ZooKeeper::start(0).unwrap_err().contains("no members"));
     assert!(why.contains("did not start") && why.contains("Invalid config"), "{why}");
 }
