@@ -12,6 +12,7 @@ pub(crate) enum Task {
     Help(&'static str),
     Test(Extent),
     Servers,
+    Proto,
     Bench(&'static Bench),
     Soak { soak: &'static Soak, times: u32 },
     Tidy,
@@ -24,6 +25,7 @@ usage: cargo xtask TASK
 
   test [--quick]          everything that must pass before a change is merged
   servers                 get the servers that tests run, and tell where they are
+  proto                   generate the code that speaks etcd's protocol
   bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql
   soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, conformance, suite, load
   tidy                    check what the style guide can check by machine
@@ -54,14 +56,25 @@ there are no colours. Nothing ever asks a question.
 ";
 
 const SERVERS_HELP: &str = "\
-Gets the servers that tests run: Redis 7, Redis 8 and Valkey 8. One that is on PATH in the right version is
-taken from there. The others are taken from Debian's packages into the target directory, by the machine's own
-apt, without root and without installing anything.
+Gets the servers that tests run: Redis 7 and 8, Valkey 8, PostgreSQL, PgBouncer, MariaDB, MySQL, etcd 3.4 and
+3.5, and ZooKeeper. One that is on PATH in the right version is taken from there. The others are taken from
+Debian's packages into the target directory, by the machine's own apt, without root and without installing
+anything. ZooKeeper runs on the machine's own Java.
 
 usage: cargo xtask servers
 
 Every server is a line: `NAME VERSION: path`, or `NAME: not to be had: why`, which is a failure. On a machine
 whose apt is not Debian's, BRAMAH_DEBIAN_MIRROR names a mirror.
+";
+
+const PROTO_HELP: &str = "\
+Generates Rust from crates/engines/etcd/proto and writes it to crates/engines/etcd/src/proto, where it is checked
+in, so that whoever builds the crate needs no protoc. It takes rustfmt. `cargo test --all-features` tells when it
+has to be run again.
+
+usage: cargo xtask proto
+
+Every file that was written is a line.
 ";
 
 const BENCH_HELP: &str = "\
@@ -113,10 +126,13 @@ pub(crate) fn parse(typed: &[String]) -> Result<Task, String> {
         "-h" | "--help" | "help" => return Ok(Task::Help(HELP)),
         "test" => TEST_HELP,
         "servers" => SERVERS_HELP,
+        "proto" => PROTO_HELP,
         "bench" => BENCH_HELP,
         "soak" => SOAK_HELP,
         "tidy" => TIDY_HELP,
-        other => return Err(format!("unknown task {other:?}: known are test, servers, bench, soak, tidy")),
+        other => {
+            return Err(format!("unknown task {other:?}: known are test, servers, proto, bench, soak, tidy"));
+        }
     };
     if rest.iter().any(|word| matches!(*word, "-h" | "--help")) {
         return Ok(Task::Help(help));
@@ -125,6 +141,7 @@ pub(crate) fn parse(typed: &[String]) -> Result<Task, String> {
         ("test", []) => Ok(Task::Test(Extent::Full)),
         ("test", ["--quick"]) => Ok(Task::Test(Extent::Quick)),
         ("servers", []) => Ok(Task::Servers),
+        ("proto", []) => Ok(Task::Proto),
         ("bench", [name]) => bench::find(name).map(Task::Bench),
         ("soak", [name]) => soak::find(name).map(|soak| Task::Soak { soak, times: soak.times }),
         ("soak", [name, "--times", n]) => Ok(Task::Soak { soak: soak::find(name)?, times: times(n)? }),
@@ -153,6 +170,7 @@ mod tests {
         assert_eq!(typed("test"), Ok(Task::Test(Extent::Full)));
         assert_eq!(typed("test --quick"), Ok(Task::Test(Extent::Quick)));
         assert_eq!(typed("servers"), Ok(Task::Servers));
+        assert_eq!(typed("proto"), Ok(Task::Proto));
         assert_eq!(typed("tidy"), Ok(Task::Tidy));
         assert!(matches!(typed("bench core"), Ok(Task::Bench(bench)) if bench.name == "core"));
         assert!(
@@ -166,7 +184,7 @@ mod tests {
 
     #[test]
     fn every_task_has_its_own_help() {
-        for task in ["test", "servers", "bench", "soak", "tidy"] {
+        for task in ["test", "servers", "proto", "bench", "soak", "tidy"] {
             let Ok(Task::Help(text)) = typed(&format!("{task} --help")) else { panic!("{task} has no help") };
             assert!(text.contains(&format!("usage: cargo xtask {task}")), "{text}");
             assert!(HELP.contains(&format!("\n  {task} ")), "{task} is missing from the overview");
@@ -187,7 +205,8 @@ mod tests {
     fn what_is_unknown_is_named_with_what_is_known() {
         assert!(typed("").is_err_and(|what| what.contains("no task")));
         assert!(
-            typed("tset").is_err_and(|what| what.contains("tset") && what.contains("test, servers, bench"))
+            typed("tset")
+                .is_err_and(|what| what.contains("tset") && what.contains("test, servers, proto, bench"))
         );
         assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
         assert!(typed("soak x").is_err_and(|what| {

@@ -7,6 +7,7 @@ mod cargo;
 mod deny;
 mod interop;
 mod manifest;
+mod proto;
 mod report;
 mod servers;
 mod soak;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         }
         Task::Test(extent) => Ok(test::run(extent)),
         Task::Servers => Ok(servers::run()),
+        Task::Proto => proto::run(),
         Task::Bench(bench) => bench::run(bench).map(|()| Verdict::Passed),
         Task::Soak { soak, times } => soak::run(soak, times).map(|()| Verdict::Passed),
         Task::Tidy => tidy::run(),

@@ -72,11 +72,21 @@ impl Daemon {
         arguments: &[OsString],
         ready: impl Fn(u32) -> Result<(), String>,
     ) -> Result<(), String> {
+        self.run_after(&[], arguments, ready)
+    }
+
+    /// The same with words before its command, such as those of `env`.
+    pub(crate) fn run_after(
+        &self,
+        before: &[OsString],
+        arguments: &[OsString],
+        ready: impl Fn(u32) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut running = self.running();
         // Two would write to the same files.
         drop(running.take());
-        let before = self.log().len();
-        let command = [self.server.server.words(), arguments].concat();
+        let logged = self.log().len();
+        let command = [before, self.server.server.words(), arguments].concat();
         let terms = Terms { user: user::other(), ending: self.ending };
         let mut watched = Watched::start(&command, &self.file("log"), self.folder(), terms)?;
         let pid = watched.pid();
@@ -87,7 +97,7 @@ impl Daemon {
         })?;
         ready.map_err(|status| {
             let log = self.log();
-            format!("{self} did not start ({status}): {}", complaint(log.get(before..).unwrap_or(&log)))
+            format!("{self} did not start ({status}): {}", complaint(log.get(logged..).unwrap_or(&log)))
         })?;
         *running = Some(watched);
         Ok(())
@@ -108,6 +118,13 @@ impl Daemon {
     /// A file in its directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder().join(name)
+    }
+
+    /// Makes a folder in its directory that is its own.
+    pub(crate) fn make_folder(&self, name: &str) -> Result<(), String> {
+        let path = self.file(name);
+        fs::create_dir(&path).map_err(|why| format!("cannot make {}: {why}", path.display()))?;
+        user::give(&path)
     }
 
     /// Writes a file that it, and nobody else, reads.
@@ -179,7 +196,8 @@ impl Drop for Daemon {
 
 /// What a server that did not start complained about, as one line.
 fn complaint(log: &str) -> String {
-    let is = |line: &&str| ["ERROR", "FATAL", "unrecognized"].iter().any(|word| line.contains(word));
+    let is =
+        |line: &&str| ["ERROR", "FATAL", "\"fatal\"", "unrecognized"].iter().any(|word| line.contains(word));
     let complaints: Vec<&str> = log.lines().filter(is).collect();
     if complaints.is_empty() {
         return log.lines().last().unwrap_or("it logged nothing").into();

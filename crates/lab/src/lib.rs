@@ -4,6 +4,7 @@
 //! - [`Redis`], [`Replicated`], [`Sentinels`] and [`Cluster`] run them on free ports of 127.0.0.1. They end when they are
 //!   dropped, and also when the process that started them is killed.
 //! - [`Postgres`], [`MariaDb`] and [`PgBouncer`] do the same for databases.
+//! - [`ZooKeeper`] and [`Etcd`] are ensembles, whose members can be cut off from each other.
 //! - [`Proxy`] stands before a server and holds, drops or delays what passes, or loses the answer to a request.
 //! - [`ShiftedClock`] moves the time of the day of one server.
 //! - [`interop`] gets the clients of other people, and reports which of them were really run.
@@ -25,8 +26,10 @@ mod clock;
 mod cluster;
 mod console;
 mod daemon;
+mod etcd;
 pub mod interop;
 mod mariadb;
+mod members;
 pub mod note;
 mod patience;
 mod pgbouncer;
@@ -46,11 +49,14 @@ mod tls;
 mod user;
 mod watched;
 mod wire;
+mod zookeeper;
 
 pub use clock::ShiftedClock;
 pub use cluster::{Cluster, slot_of};
 pub use console::Console;
+pub use etcd::Etcd;
 pub use mariadb::MariaDb;
+pub use members::Members;
 pub use patience::until;
 pub use pgbouncer::{PgBouncer, Pooling};
 pub use postgres::{How, Postgres};
@@ -61,5 +67,6 @@ pub use rustix::process::Signal;
 pub use scratch::Scratch;
 pub use sentinels::Sentinels;
 #[cfg(feature = "tls")]
-pub use tls::{Certificates, TlsRedis};
+pub use tls::{Certificates, TlsEtcd, TlsRedis, TlsZooKeeper};
 pub use wire::{Reply, Wire};
+pub use zookeeper::ZooKeeper;

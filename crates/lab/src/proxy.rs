@@ -1,6 +1,7 @@
 //! A network that misbehaves on request.
 
 mod link;
+mod mesh;
 mod weather;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::mesh::{Mesh, Place};
 use self::{link::Link, weather::Weather};
 
 /// What happens to bytes in one direction, of all connections, from the moment it is set. It also decides about what is
@@ -121,10 +123,7 @@ impl Proxy {
 
     /// Resets all live connections, on both sides, and waits until they are gone. What was held is lost.
     pub fn sever(&self) {
-        for link in self.weather.links() {
-            link.sever(&self.weather);
-        }
-        self.weather.await_calm();
+        self.weather.sever();
     }
 
     /// Lets the next `n` requests through and loses their answers.

@@ -76,6 +76,9 @@ fn find(flavor: Flavor, path: &OsStr, target: &Path) -> Result<Server, String> {
     let mut folders: Vec<PathBuf> = env::split_paths(path).collect();
     let which = |name| program::file_in(&folders, name);
     let (apt, dpkg) = (which("apt-get"), which("dpkg-deb"));
+    if let Some(runtime) = flavor.runtime().filter(|runtime| which(runtime).is_none()) {
+        return Err(format!("no {runtime} on PATH to run it; install {runtime}"));
+    }
     if flavor.wrapped() {
         // Debian's are not all on the path of everybody.
         folders.extend(flavor.folders(Path::new("/")));
@@ -153,6 +156,13 @@ mod tests {
         let empty = Scratch::new().unwrap();
         let why = find(Flavor::Redis7, empty.path().as_os_str(), empty.path()).unwrap_err();
         assert_eq!(why, "no redis-server 7 on PATH and no apt-get to fetch Debian's; install redis-server");
+    }
+
+    #[test]
+    fn a_machine_without_java_is_told_what_to_install() {
+        let empty = Scratch::new().unwrap();
+        let why = find(Flavor::ZooKeeper, empty.path().as_os_str(), empty.path()).unwrap_err();
+        assert_eq!(why, "no java on PATH to run it; install java");
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! A server that speaks TLS and nothing else, and the certificates for it.
+//! Servers that speak TLS, and the certificates for them.
+
+mod etcd;
+mod zookeeper;
 
 use std::{
     fs,
@@ -11,6 +14,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+pub use self::{etcd::TlsEtcd, zookeeper::TlsZooKeeper};
 use crate::{
     redis::{Redis, Role},
     scratch::Scratch,
@@ -96,6 +100,13 @@ impl Certificates {
     fn file(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
+}
+
+/// Whether clients have to show a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clients {
+    MayShow,
+    MustShow,
 }
 
 /// A server that speaks TLS and nothing else. Otherwise it is a [`Redis`], whose client shows the client's certificate.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bramah_lab::{
-    MariaDb, PgBouncer, Pooling, Postgres, Redis, Signal,
+    Etcd, MariaDb, Members, PgBouncer, Pooling, Postgres, Redis, Signal, ZooKeeper,
     servers::{self, Flavor},
     until,
 };
@@ -25,6 +25,9 @@ fn main() {
         Some("mariadb") => mariadb(Flavor::MariaDb),
         Some("mysql") => mariadb(Flavor::MySql),
         Some("pgbouncer") => pgbouncer(),
+        Some("etcd34") => etcd(Flavor::Etcd34),
+        Some("etcd35") => etcd(Flavor::Etcd35),
+        Some("zookeeper") => zookeeper(),
         Some("unwatched") => unwatched(),
         _ => {}
     }
@@ -34,6 +37,9 @@ fn main() {
         ("mariadb", vec![Flavor::MariaDb]),
         ("mysql", vec![Flavor::MySql]),
         ("pgbouncer", vec![Flavor::Postgres, Flavor::PgBouncer]),
+        ("etcd34", vec![Flavor::Etcd34]),
+        ("etcd35", vec![Flavor::Etcd35]),
+        ("zookeeper", vec![Flavor::ZooKeeper]),
     ];
     for (role, flavors) in needs {
         if flavors.into_iter().all(has) {
@@ -126,6 +132,26 @@ fn pgbouncer() {
     let folder = postgres.sql("SHOW data_directory").expect("its directory");
     let pids = [bouncer.pid(), postgres.pid()].map(|pid| pid.expect("its process"));
     println!("{} {} {folder}", pids[0], pids[1]);
+    wait_forever();
+}
+
+fn etcd(flavor: Flavor) {
+    let etcd = Etcd::start(flavor, 3).expect("a cluster");
+    tell_members(&etcd);
+}
+
+fn zookeeper() {
+    let zookeeper = ZooKeeper::start(3).expect("an ensemble");
+    tell_members(&zookeeper);
+}
+
+/// Also those of which one is stopped.
+fn tell_members(members: &Members) -> ! {
+    members.freeze(1).expect("a freeze");
+    let told = (0..members.count()).map(|member| {
+        format!("{} {}", members.pid(member).expect("its process"), members.folder(member).display())
+    });
+    println!("{}", told.collect::<Vec<_>>().join(" "));
     wait_forever();
 }
 

@@ -63,12 +63,11 @@ impl Weather {
         Counts { live: sky.links.len(), ..sky.counts }
     }
 
-    pub(super) fn links(&self) -> Vec<Arc<Link>> {
-        self.sky().links.clone()
-    }
-
-    /// Waits until no severed connection is there any more.
-    pub(super) fn await_calm(&self) {
+    /// Resets all live connections, on both sides, and waits until they are gone.
+    pub(super) fn sever(&self) {
+        let links = self.sky().links.clone();
+        links.iter().for_each(|link| link.sever(self));
+        drop(links);
         let mut sky = self.sky();
         while sky.links.iter().any(|link| link.is_severed()) {
             sky = self.changed.wait(sky).unwrap_or_else(|poisoned| poisoned.into_inner());

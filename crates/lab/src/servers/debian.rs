@@ -52,10 +52,14 @@ pub(super) fn fetch(flavor: Flavor, home: &Path, apt: &Path, dpkg: &Path) -> Res
     let store = State::new(&work, apt, flavor)?;
     store.run(&["update", "--error-on=any"])?;
     let install = ["install", "--yes", "--no-install-recommends", "--download-only"];
-    store.run(&[&install, flavor.packages()].concat())?;
+    let get: &[&str] = if flavor.alone() { &["download"] } else { &install };
+    store.run(&[get, flavor.packages()].concat())?;
     let root = work.join("root");
     for package in store.packages()? {
         run(Command::new(dpkg).arg("-x").args([&package, &root]))?;
+    }
+    if let Some(script) = flavor.script() {
+        program::place(&root, flavor.server(), script)?;
     }
     if flavor.wrapped() {
         for name in flavor.tools().iter().chain([&flavor.server()]) {
@@ -114,7 +118,8 @@ impl State {
         ] {
             command.args(["-o", option]);
         }
-        run(command.arg("-qq").args(args))
+        // What is only downloaded is put where apt is.
+        run(command.current_dir(self.folder.join("cache/archives")).arg("-qq").args(args))
     }
 
     fn packages(&self) -> Result<Vec<PathBuf>, String> {

@@ -24,11 +24,17 @@ pub enum Flavor {
     MySql,
     /// PgBouncer: the one of the machine, or 1.24 as in Debian trixie. It passes prepared statements on.
     PgBouncer,
+    /// etcd 3.4, as in Debian bookworm.
+    Etcd34,
+    /// etcd 3.5 or newer, as in Debian trixie.
+    Etcd35,
+    /// ZooKeeper 3.9 as in Debian trixie, on the Java of the machine.
+    ZooKeeper,
 }
 
 impl Flavor {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Redis7,
         Self::Redis8,
         Self::Valkey8,
@@ -36,10 +42,16 @@ impl Flavor {
         Self::MariaDb,
         Self::MySql,
         Self::PgBouncer,
+        Self::Etcd34,
+        Self::Etcd35,
+        Self::ZooKeeper,
     ];
 
     /// Those that [`Redis`](crate::Redis) starts.
     pub const REDIS: [Self; 3] = [Self::Redis7, Self::Redis8, Self::Valkey8];
+
+    /// Those that [`Etcd`](crate::Etcd) starts.
+    pub const ETCD: [Self; 2] = [Self::Etcd34, Self::Etcd35];
 
     /// Its name, for people and for directories: `redis7`.
     #[must_use]
@@ -52,12 +64,16 @@ impl Flavor {
             Self::MariaDb => "mariadb",
             Self::MySql => "mysql",
             Self::PgBouncer => "pgbouncer",
+            Self::Etcd34 => "etcd34",
+            Self::Etcd35 => "etcd35",
+            Self::ZooKeeper => "zookeeper",
         }
     }
 
     /// The major versions that will do.
     pub(super) fn majors(self) -> RangeInclusive<u32> {
         match self {
+            Self::Etcd34 | Self::Etcd35 | Self::ZooKeeper => 3..=3,
             Self::Redis7 => 7..=7,
             Self::Redis8 | Self::Valkey8 => 8..=8,
             Self::Postgres => 14..=99,
@@ -65,6 +81,15 @@ impl Flavor {
             // MariaDB may be called mysqld too, and went on from 10.
             Self::MySql => 8..=9,
             Self::PgBouncer => 1..=1,
+        }
+    }
+
+    /// The minor versions that will do.
+    fn minors(self) -> RangeInclusive<u32> {
+        match self {
+            Self::Etcd34 => 4..=4,
+            Self::Etcd35 => 5..=99,
+            _ => 0..=u32::MAX,
         }
     }
 
@@ -77,6 +102,9 @@ impl Flavor {
             Self::MariaDb => "mariadbd",
             Self::MySql => "mysqld",
             Self::PgBouncer => "pgbouncer",
+            Self::Etcd34 | Self::Etcd35 => "etcd",
+            // A script of ours among the unpacked files, for Debian's wants to be installed.
+            Self::ZooKeeper => "bramah-zookeeper",
         }
     }
 
@@ -88,7 +116,8 @@ impl Flavor {
             Self::Postgres => &["psql", "initdb", "pg_basebackup"],
             Self::MariaDb => &["mariadb", "mariadb-install-db", "my_print_defaults"],
             Self::MySql => &["mysql"],
-            Self::PgBouncer => &[],
+            Self::Etcd34 | Self::Etcd35 => &["etcdctl"],
+            Self::PgBouncer | Self::ZooKeeper => &[],
         }
     }
 
@@ -101,14 +130,39 @@ impl Flavor {
             Self::MariaDb => &["mariadb-server-core", "mariadb-client-core"],
             Self::MySql => &["mysql-server-core", "mysql-client-core"],
             Self::PgBouncer => &["pgbouncer"],
+            Self::Etcd34 | Self::Etcd35 => &["etcd-server", "etcd-client"],
+            Self::ZooKeeper => &[
+                "libzookeeper-java",
+                "libslf4j-java",
+                "libdropwizard-metrics-java",
+                "libsnappy-java",
+                "libcommons-io-java",
+                "libnetty-java",
+                "libjctools-java",
+            ],
         }
+    }
+
+    /// Whether its packages are all that is needed of Debian, whatever they say that they depend on.
+    pub(super) fn alone(self) -> bool {
+        self == Self::ZooKeeper
+    }
+
+    /// A program of ours that starts it, and that is put among the unpacked files.
+    pub(super) fn script(self) -> Option<&'static str> {
+        (self == Self::ZooKeeper).then_some(include_str!("zookeeper.sh"))
+    }
+
+    /// What has to be on the path, for it is not taken from Debian.
+    pub(super) fn runtime(self) -> Option<&'static str> {
+        (self == Self::ZooKeeper).then_some("java")
     }
 
     /// The release of Debian that has it.
     pub(super) fn suite(self) -> &'static str {
         match self {
-            Self::Redis7 | Self::Postgres | Self::MariaDb => "bookworm",
-            Self::Redis8 | Self::Valkey8 | Self::PgBouncer => "trixie",
+            Self::Redis7 | Self::Postgres | Self::MariaDb | Self::Etcd34 => "bookworm",
+            Self::Redis8 | Self::Valkey8 | Self::PgBouncer | Self::Etcd35 | Self::ZooKeeper => "trixie",
             Self::MySql => "sid",
         }
     }
@@ -133,8 +187,10 @@ impl Flavor {
 
     /// Whether a version is one of this flavor.
     pub(super) fn is(self, version: &str) -> bool {
-        let major = version.split('.').next().and_then(|major| major.parse().ok());
-        major.is_some_and(|major: u32| self.majors().contains(&major))
+        let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+        let fits =
+            |number: Option<u32>, range: RangeInclusive<u32>| number.is_some_and(|n| range.contains(&n));
+        fits(numbers.next(), self.majors()) && fits(numbers.next(), self.minors())
     }
 }
 
@@ -183,10 +239,14 @@ mod tests {
             ),
             ("/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))\n", "9.7.4"),
             ("PgBouncer 1.24.1\nlibevent 2.1.12-stable\n", "1.24.1"),
+            ("etcd Version: 3.4.23\nGit SHA: Not provided\nGo Version: go1.19.8\n", "3.4.23"),
+            ("Apache ZooKeeper, version 3.9.3 2026-03-08 16:19 UTC\n", "3.9.3"),
         ];
         for (text, version) in said {
             assert_eq!(version_of(text), Some(version));
         }
         assert!(Flavor::Postgres.is("15.18") && !Flavor::Postgres.is("9.6.1"));
+        assert!(Flavor::Etcd34.is("3.4.23") && !Flavor::Etcd34.is("3.5.16"));
+        assert!(Flavor::Etcd35.is("3.5.16") && Flavor::Etcd35.is("3.6.0") && !Flavor::Etcd35.is("3.4.23"));
     }
 }

@@ -79,6 +79,15 @@ pub(super) fn wrap(home: &Path, path: &Path) -> Result<(), String> {
         .map_err(failed)
 }
 
+/// Puts a script among programs out of packages.
+pub(super) fn place(home: &Path, name: &str, script: &str) -> Result<(), String> {
+    let path = home.join("usr/bin").join(name);
+    fs::create_dir_all(home.join("usr/bin"))
+        .and_then(|()| fs::write(&path, script))
+        .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
+        .map_err(|why| format!("cannot write {}: {why}", path.display()))
+}
+
 /// The loader and the folders of libraries.
 fn loader_of(home: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
     let folders = libraries(home);

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use bramah_lab::servers::{self, Flavor};
 
 mod cluster;
+mod etcd;
 mod mariadb;
 mod pgbouncer;
 mod postgres;
@@ -16,6 +17,7 @@ mod replicated;
 mod sentinels;
 #[cfg(feature = "tls")]
 mod tls;
+mod zookeeper;
 
 /// The flavors of Redis that this machine has; the others are reported.
 fn flavors() -> impl Iterator<Item = Flavor> {
@@ -29,6 +31,11 @@ fn has(flavor: Flavor) -> bool {
         servers::missing(flavor, why);
     }
     got.is_ok()
+}
+
+/// All members but one.
+fn others(members: usize, but: usize) -> Vec<usize> {
+    (0..members).filter(|member| *member != but).collect()
 }
 
 fn runs(pid: u32) -> bool {
