@@ -25,6 +25,7 @@ mod cases;
 mod child;
 pub mod faulty;
 mod history;
+mod puppet;
 mod suite;
 mod target;
 pub mod twist;
@@ -37,6 +38,7 @@ pub use cases::{
     peers::{TRAPS, Trap},
 };
 pub use child::CHILD;
+pub use puppet::Puppet;
 pub use suite::{Suite, Tally, run_case};
 pub use target::Target;
 

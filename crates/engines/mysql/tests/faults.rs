@@ -4,6 +4,8 @@
 //! behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod stage;
+
 use std::{
     sync::{
         Arc, Mutex,
@@ -12,71 +14,10 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Engine, ErrorKind, Guard, Session};
-use bramah_lab::{
-    Fault, MariaDb as Server, Proxy,
-    servers::{self, Flavor},
-};
-use bramah_mysql::MySql;
+use bramah_core::{ErrorKind, Guard, Session};
+use bramah_lab::{Fault, MariaDb as Server, Proxy};
 
-const SOON: Duration = Duration::from_secs(30);
-
-/// The servers that can be had.
-fn flavors() -> Vec<Flavor> {
-    let mut flavors = vec![Flavor::MariaDb, Flavor::MySql];
-    flavors.retain(|flavor| match servers::get(*flavor) {
-        Ok(_) => true,
-        Err(why) => {
-            servers::missing(*flavor, &why);
-            false
-        }
-    });
-    flavors
-}
-
-async fn ready(flavor: Flavor, settings: &[(&str, &str)]) -> Server {
-    let server = Server::of(flavor, settings).unwrap();
-    MySql::from_url(&server.url()).unwrap().init().await.unwrap();
-    server
-}
-
-async fn session(url: &str, ttl: Duration) -> Session {
-    let engine: Arc<dyn Engine> = MySql::from_url(url).unwrap().into();
-    Session::builder(engine).ttl(ttl).open().await.unwrap()
-}
-
-/// Takes a lock however often the store is away.
-async fn lock(session: &Session, name: &str) -> Guard {
-    let mutex = session.mutex(name).unwrap();
-    let patient = async {
-        loop {
-            match mutex.lock().await {
-                Ok(guard) => return guard,
-                Err(error) if error.kind().is_transient() => {
-                    tokio::time::sleep(Duration::from_millis(20)).await
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    };
-    tokio::time::timeout(SOON, patient).await.expect("no grant")
-}
-
-/// Waits until so many claims wait.
-fn until_waiting(server: &Server, count: usize) {
-    let waiting = || {
-        let waiting = server.sql("SELECT COUNT(*) FROM bramah_claims WHERE held = 0")?;
-        if waiting == count.to_string() { Ok(()) } else { Err(format!("{waiting} wait")) }
-    };
-    bramah_lab::until("everybody to wait", SOON, waiting).unwrap();
-}
-
-/// The connections of the user that the engine is.
-fn connections(server: &Server) -> Vec<String> {
-    let rows = server.sql("SHOW PROCESSLIST").unwrap();
-    let columns = rows.lines().map(|row| row.split('\t').collect::<Vec<_>>());
-    columns.filter(|row| row.get(1) == Some(&"bramah")).map(|row| row[0].to_owned()).collect()
-}
+use crate::stage::{SOON, connections, flavors, lock, ready, session, until_waiting};
 
 /// What several tasks do under one lock: whether two were in at once, and whether fences rose.
 #[derive(Default)]
@@ -194,7 +135,7 @@ async fn a_call_that_is_killed_in_its_midst_keeps_no_stripe() {
         };
         seen(["User sleep", "DO SLEEP"]);
         let release = tokio::spawn(guard.release());
-        let call = seen(["DELETE FROM bramah_claims", "CALL bramah_leave"]);
+        let call = seen(["DELETE c FROM bramah_claims", "CALL bramah_leave"]);
         server.sql(&format!("KILL QUERY {call}")).unwrap();
         visit.join().unwrap().unwrap();
         release.await.unwrap();
