@@ -76,6 +76,8 @@ impl MariaDb {
         let daemon = Daemon::new(flavor, Signal::KILL)?;
         let name = format!("{flavor}-{}-{TEMPLATE}", daemon.server.version);
         template::copy(&name, &daemon.file("data"), |data| make_template(&daemon, data))?;
+        // MySQL's own number, which all copies would have: it makes another one. MariaDB has none.
+        let _ = fs::remove_file(daemon.file("data/auto.cnf"));
         let mariadb = Self { daemon, password: password() };
         mariadb.configure(settings)?;
         Ok(mariadb)
@@ -182,7 +184,7 @@ impl MariaDb {
 
     /// How it follows another one.
     fn following(&self) -> Result<Following, String> {
-        let said = told(self.client()?.arg("--column-names"), "SHOW REPLICA STATUS\\G")?;
+        let said = told(self.client()?.args(["--column-names", "--vertical"]), "SHOW REPLICA STATUS")?;
         // MySQL has other words in some of the names.
         let of = |names: [&str; 2]| {
             let value = |line: &str| {
