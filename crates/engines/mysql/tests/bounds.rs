@@ -5,7 +5,6 @@ mod stage;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::Session;
 use bramah_lab::MariaDb as Server;
 
 use crate::stage::{SOON, connections, flavors, lock, ready, session};
@@ -18,7 +17,9 @@ struct Jam {
 }
 
 impl Jam {
-    async fn begin(server: &Arc<Server>, session: &Session, pool: usize) -> Self {
+    /// Those who ask have much time, and keep their connections for as long.
+    async fn begin(server: &Arc<Server>, url: &str, pool: usize) -> Self {
+        let session = session(url, Duration::from_secs(60)).await;
         let visitor = server.clone();
         let visit = std::thread::spawn(move || {
             visitor.sql(
@@ -70,9 +71,10 @@ impl Jam {
 async fn a_lock_is_kept_while_every_connection_for_calls_is_taken() {
     for flavor in flavors() {
         let server = Arc::new(ready(flavor, &[]).await);
-        let session = session(&format!("{}?pool=2", server.url()), Duration::from_secs(3)).await;
+        let url = format!("{}?pool=2&timeout=20s", server.url());
+        let session = session(&url, Duration::from_secs(3)).await;
         let guard = lock(&session, "kept").await;
-        let jam = Jam::begin(&server, &session, 2).await;
+        let jam = Jam::begin(&server, &url, 2).await;
         let expires = || -> Result<i64, String> {
             let expires = server.sql("SELECT expires FROM bramah_claims WHERE name = 'kept'")?;
             expires.parse().map_err(|_| format!("no claim: {expires}"))
@@ -94,8 +96,8 @@ async fn a_lock_is_kept_while_every_connection_for_calls_is_taken() {
 async fn there_are_never_more_connections_than_the_pool_and_those_that_renew() {
     for flavor in flavors() {
         let server = Arc::new(ready(flavor, &[]).await);
-        let session = session(&format!("{}?pool=3", server.url()), Duration::from_secs(30)).await;
-        let jam = Jam::begin(&server, &session, 3).await;
+        let url = format!("{}?pool=3&timeout=20s", server.url());
+        let jam = Jam::begin(&server, &url, 3).await;
         for _ in 0..20 {
             let used = connections(&server).len();
             assert!((3..=3 + 4).contains(&used), "{used} connections");

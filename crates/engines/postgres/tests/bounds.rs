@@ -5,7 +5,6 @@ mod stage;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::Session;
 use bramah_lab::Postgres as Server;
 use bramah_postgres::Postgres;
 
@@ -19,7 +18,9 @@ struct Jam {
 }
 
 impl Jam {
-    async fn begin(server: &Arc<Server>, session: &Session, pool: usize) -> Self {
+    /// Those who ask have much time, and keep their connections for as long.
+    async fn begin(server: &Arc<Server>, url: &str, pool: usize) -> Self {
+        let session = session(url, Duration::from_secs(60)).await;
         let visitor = server.clone();
         let visit = std::thread::spawn(move || {
             visitor.sql("BEGIN; SELECT pg_advisory_xact_lock(1651663213, hashtext('jam')); SELECT pg_sleep(60); COMMIT")
@@ -62,9 +63,10 @@ impl Jam {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_kept_while_every_connection_for_calls_is_taken() {
     let server = Arc::new(ready(&[]).await);
-    let session = session(&format!("{}?pool=2", server.url()), Duration::from_secs(3)).await;
+    let url = format!("{}?pool=2&timeout=20s", server.url());
+    let session = session(&url, Duration::from_secs(3)).await;
     let guard = lock(&session, "kept").await;
-    let jam = Jam::begin(&server, &session, 2).await;
+    let jam = Jam::begin(&server, &url, 2).await;
     let until = || server.sql("SELECT until FROM bramah_claims WHERE name = 'kept'");
     let before = until().unwrap();
     let renewed = || {
@@ -86,8 +88,8 @@ async fn a_lock_is_kept_while_every_connection_for_calls_is_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn there_are_never_more_connections_than_the_pool_those_that_renew_and_one_that_listens() {
     let server = Arc::new(ready(&[]).await);
-    let session = session(&format!("{}?pool=3", server.url()), Duration::from_secs(30)).await;
-    let jam = Jam::begin(&server, &session, 3).await;
+    let url = format!("{}?pool=3&timeout=20s", server.url());
+    let jam = Jam::begin(&server, &url, 3).await;
     for _ in 0..20 {
         let used =
             server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bramah'").unwrap();
