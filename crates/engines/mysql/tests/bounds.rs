@@ -27,6 +27,11 @@ impl Jam {
                  DO SLEEP(60); COMMIT",
             )
         });
+        let asleep = || match server.sql("SHOW PROCESSLIST")?.contains("DO SLEEP(60)\t") {
+            true => Ok(()),
+            false => Err("not yet".to_owned()),
+        };
+        bramah_lab::until("somebody to have the stripe", SOON, asleep).unwrap();
         let mut askers = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let mutex = session.mutex("jam").unwrap();
@@ -57,7 +62,10 @@ impl Jam {
     }
 
     async fn end(mut self) {
-        self.askers.shutdown().await;
+        self.askers.abort_all();
+        while let Some(ended) = self.askers.join_next().await {
+            assert!(ended.unwrap_err().is_cancelled(), "one that asked has failed");
+        }
         let rows = self.server.sql("SHOW PROCESSLIST").unwrap();
         let sleeper =
             rows.lines().find(|row| row.contains("SLEEP(60)")).and_then(|row| row.split('\t').next());

@@ -25,6 +25,14 @@ impl Jam {
         let visit = std::thread::spawn(move || {
             visitor.sql("BEGIN; SELECT pg_advisory_xact_lock(1651663213, hashtext('jam')); SELECT pg_sleep(60); COMMIT")
         });
+        let asleep = || match server
+            .sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")?
+            .as_str()
+        {
+            "1" => Ok(()),
+            _ => Err("not yet".to_owned()),
+        };
+        bramah_lab::until("somebody to have the name", SOON, asleep).unwrap();
         let mut askers = tokio::task::JoinSet::new();
         for _ in 0..64 {
             let mutex = session.mutex("jam").unwrap();
@@ -51,7 +59,10 @@ impl Jam {
     }
 
     async fn end(mut self) {
-        self.askers.shutdown().await;
+        self.askers.abort_all();
+        while let Some(ended) = self.askers.join_next().await {
+            assert!(ended.unwrap_err().is_cancelled(), "one that asked has failed");
+        }
         let text =
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         assert_eq!(self.server.sql(text).unwrap(), "1");
