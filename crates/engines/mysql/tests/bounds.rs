@@ -27,7 +27,7 @@ impl Jam {
                  DO SLEEP(60); COMMIT",
             )
         });
-        let asleep = || match server.sql("SHOW PROCESSLIST")?.contains("DO SLEEP(60)\t") {
+        let asleep = || match server.sql("SHOW PROCESSLIST")?.contains("DO SLEEP(60)") {
             true => Ok(()),
             false => Err("not yet".to_owned()),
         };
