@@ -15,7 +15,9 @@ use std::{
 };
 
 use bramah_core::{ErrorKind, Guard, Session};
-use bramah_lab::{Fault, MariaDb as Server, Proxy};
+use bramah_lab::{Fault, MariaDb as Server, Proxy, servers::Flavor};
+use bramah_mysql::MySql;
+use tokio::runtime::Handle;
 
 use crate::stage::{SOON, connections, flavors, lock, ready, session, until_waiting};
 
@@ -86,6 +88,8 @@ async fn counts_under(server: &Server, harm: impl Fn(&Server), times: usize) {
         left => Err(format!("{left} claims are left")),
     };
     bramah_lab::until("empty lines", SOON, left).unwrap();
+    let counted = "SELECT (SELECT SUM(lives) FROM bramah_stripes) = (SELECT COUNT(*) FROM bramah_claims)";
+    assert_eq!(server.sql(counted).unwrap(), "1", "stripes count wrong");
 }
 
 /// Kills whatever each connection is at. One may have ended by itself.
@@ -100,6 +104,16 @@ async fn connections_that_are_killed_cost_nobody_the_count() {
     for flavor in flavors() {
         counts_under(&ready(flavor, &[]).await, |server| kill(server, "CONNECTION"), 8).await;
     }
+}
+
+/// On MySQL a procedure is missing for a moment, which is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_runs_init_meanwhile_costs_nobody_the_count() {
+    let harm = |server: &Server| {
+        let init = async { MySql::from_url(&server.url()).unwrap().init().await.unwrap() };
+        tokio::task::block_in_place(|| Handle::current().block_on(init));
+    };
+    counts_under(&ready(Flavor::MariaDb, &[]).await, harm, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
