@@ -23,6 +23,7 @@ mod bench;
 mod case;
 mod cases;
 mod child;
+mod count;
 pub mod faulty;
 mod history;
 mod puppet;
@@ -38,6 +39,7 @@ pub use cases::{
     peers::{TRAPS, Trap},
 };
 pub use child::CHILD;
+pub use count::{counts_under, persist};
 pub use puppet::Puppet;
 pub use suite::{Suite, Tally, run_case};
 pub use target::Target;

@@ -8,79 +8,24 @@ mod stage;
 
 use std::{
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use bramah_core::{ErrorKind, Guard, Session};
+use bramah_core::{ErrorKind, Guard};
 use bramah_lab::{Fault, How, Postgres as Server, Proxy};
 
 use crate::stage::{SOON, lock, ready, session, until_waiting};
 
-/// What several tasks do under one lock: whether two were in at once, and whether fences rose.
-#[derive(Default)]
-struct Counter {
-    inside: AtomicBool,
-    last: Mutex<u64>,
-    count: AtomicU64,
-}
-
-impl Counter {
-    async fn step(&self, session: &Session, name: &str) {
-        let guard = lock(session, name).await;
-        // A hold that was lost while the server was away is nobody's overlap.
-        if guard.is_held() {
-            assert!(!self.inside.swap(true, Ordering::SeqCst), "two are in");
-            let fence = guard.fence().unwrap().get();
-            {
-                let mut last = self.last.lock().unwrap();
-                assert!(fence > *last, "{fence} after {last}");
-                *last = fence;
-            }
-            tokio::task::yield_now().await;
-            self.inside.store(false, Ordering::SeqCst);
-            self.count.fetch_add(1, Ordering::SeqCst);
-        }
-        guard.release().await;
-    }
-}
-
 /// Eight tasks lock and release while `harm` is done again and again.
-async fn counts_under(server: &Server, harm: impl Fn(&Server) + Send + 'static + Clone, times: usize) {
+async fn counts_under(server: &Server, harm: impl Fn(&Server), times: usize) {
     let sessions = [
         session(&server.url(), Duration::from_secs(5)).await,
         session(&server.url(), Duration::from_secs(5)).await,
     ];
-    let (counter, over) = (Arc::new(Counter::default()), Arc::new(AtomicBool::new(false)));
-    let mut tasks = tokio::task::JoinSet::new();
-    for task in 0..8 {
-        let (session, counter, over) = (sessions[task % 2].clone(), counter.clone(), over.clone());
-        tasks.spawn(async move {
-            while !over.load(Ordering::SeqCst) {
-                counter.step(&session, "counter").await;
-            }
-        });
-    }
-    for _ in 0..times {
-        let before = counter.count.load(Ordering::SeqCst);
-        harm(server);
-        // The others go on after each harm, and not only after the last.
-        let goes_on = async {
-            while counter.count.load(Ordering::SeqCst) < before + 8 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(SOON, goes_on).await.expect("nobody goes on");
-    }
-    over.store(true, Ordering::SeqCst);
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap();
-    }
-    for session in sessions {
-        assert_eq!(session.close(Duration::from_secs(5)).await.left, []);
-    }
+    bramah_conformance::counts_under(sessions, || harm(server), times).await.unwrap();
     let left =
         || match server.sql("SELECT count(*) FROM bramah_claims WHERE until > clock_timestamp()")?.as_str() {
             "0" => Ok(()),

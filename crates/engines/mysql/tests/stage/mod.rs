@@ -38,19 +38,7 @@ pub(crate) async fn session(url: &str, ttl: Duration) -> Session {
 
 /// Takes a lock however often the store is away.
 pub(crate) async fn lock(session: &Session, name: &str) -> Guard {
-    let mutex = session.mutex(name).unwrap();
-    let patient = async {
-        loop {
-            match mutex.lock().await {
-                Ok(guard) => return guard,
-                Err(error) if error.kind().is_transient() => {
-                    tokio::time::sleep(Duration::from_millis(20)).await
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    };
-    tokio::time::timeout(SOON, patient).await.expect("no grant")
+    bramah_conformance::persist(session, name).await.unwrap()
 }
 
 /// The connections of the user that the engine is.
