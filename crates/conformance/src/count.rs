@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Guard, Session};
+use bramah_core::{Result, Session};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -16,23 +16,24 @@ use tokio::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Takes a lock however often the store is away.
+/// Tries until the store is not away any more.
 ///
 /// # Errors
 ///
-/// When that takes half a minute, or the lock is refused for good.
-pub async fn persist(session: &Session, name: &str) -> Result<Guard, String> {
-    let mutex = session.mutex(name).map_err(|error| error.to_string())?;
-    let patient = async {
+/// When that takes longer than `patience`, or it is refused for good.
+pub async fn persist<T, F>(patience: Duration, attempt: impl Fn() -> F) -> Result<T, String>
+where
+    F: IntoFuture<Output = Result<T>>,
+{
+    let tries = async {
         loop {
-            match mutex.lock().await {
-                Ok(guard) => return Ok(guard),
+            match attempt().await {
                 Err(error) if error.kind().is_transient() => sleep(Duration::from_millis(20)).await,
-                Err(error) => return Err(error.to_string()),
+                other => return other.map_err(|error| error.to_string()),
             }
         }
     };
-    timeout(SOON, patient).await.unwrap_or_else(|_| Err(format!("no grant of {name}")))
+    timeout(patience, tries).await.unwrap_or_else(|_| Err(format!("not within {patience:?}")))
 }
 
 /// What several tasks do under one lock: whether two were in at once, and whether fences rose.
@@ -45,7 +46,8 @@ struct Count {
 
 impl Count {
     async fn step(&self, session: &Session) -> Result<(), String> {
-        let guard = persist(session, "counter").await?;
+        let mutex = session.mutex("counter").map_err(|error| error.to_string())?;
+        let guard = persist(SOON, || mutex.lock()).await?;
         // A hold that was lost while the server was away is nobody's overlap.
         if guard.is_held() {
             if self.inside.swap(true, Ordering::SeqCst) {

@@ -19,7 +19,7 @@ use bramah_lab::{Fault, MariaDb as Server, Proxy, servers::Flavor};
 use bramah_mysql::MySql;
 use tokio::runtime::Handle;
 
-use crate::stage::{SOON, connections, flavors, lock, ready, session, until_waiting};
+use crate::stage::{SOON, connections, flavors, lock, lock_within, ready, session, until_waiting};
 
 /// Eight tasks lock and release while `harm` is done again and again.
 async fn counts_under(server: &Server, harm: impl Fn(&Server), times: usize) {
@@ -222,7 +222,8 @@ async fn many_claims_need_few_connections() {
         for _ in 0..500 {
             let (session, counter) = (session.clone(), counter.clone());
             waiters.spawn(async move {
-                let guard = lock(&session, "one").await;
+                // The last one waits for all the others.
+                let guard = lock_within(SOON * 6, &session, "one").await;
                 counter.fetch_add(1, Ordering::SeqCst);
                 guard.release().await;
             });

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bramah_conformance::persist;
 use bramah_core::{Engine, Guard, Session};
 use bramah_lab::{
     MariaDb as Server,
@@ -27,18 +28,25 @@ pub(crate) fn flavors() -> Vec<Flavor> {
 
 pub(crate) async fn ready(flavor: Flavor, settings: &[(&str, &str)]) -> Server {
     let server = Server::of(flavor, settings).unwrap();
-    MySql::from_url(&server.url()).unwrap().init().await.unwrap();
+    let engine = MySql::from_url(&server.url()).unwrap();
+    persist(SOON, || engine.init()).await.unwrap();
     server
 }
 
 pub(crate) async fn session(url: &str, ttl: Duration) -> Session {
     let engine: Arc<dyn Engine> = MySql::from_url(url).unwrap().into();
-    Session::builder(engine).ttl(ttl).open().await.unwrap()
+    persist(SOON, || Session::builder(engine.clone()).ttl(ttl).open()).await.unwrap()
+}
+
+/// Takes a lock however often the store is away, for a while.
+pub(crate) async fn lock_within(patience: Duration, session: &Session, name: &str) -> Guard {
+    let mutex = session.mutex(name).unwrap();
+    persist(patience, || mutex.lock()).await.unwrap()
 }
 
 /// Takes a lock however often the store is away.
 pub(crate) async fn lock(session: &Session, name: &str) -> Guard {
-    bramah_conformance::persist(session, name).await.unwrap()
+    lock_within(SOON, session, name).await
 }
 
 /// The connections of the user that the engine is.
