@@ -23,8 +23,10 @@ mod bench;
 mod case;
 mod cases;
 mod child;
+mod count;
 pub mod faulty;
 mod history;
+mod puppet;
 mod suite;
 mod target;
 pub mod twist;
@@ -37,6 +39,8 @@ pub use cases::{
     peers::{TRAPS, Trap},
 };
 pub use child::CHILD;
+pub use count::{counts_under, persist};
+pub use puppet::Puppet;
 pub use suite::{Suite, Tally, run_case};
 pub use target::Target;
 

@@ -6,8 +6,9 @@ use crate::scratch::Scratch;
 
 const SOURCE: &str = include_str!("clock.c");
 
-/// The clock of the servers that are [started with it](crate::Redis::on_clock): the machine's, and as much ahead of it as
-/// it was told. It is a library that is preloaded into them, so a C compiler has to be there.
+/// The clock of the servers that are [started with it](crate::Redis::on_clock), and of programs that it is
+/// [shown to](Self::show_to): the machine's, and as much ahead of it or behind as it was told. It is a library that is preloaded
+/// into them, so a C compiler has to be there.
 #[derive(Debug)]
 pub struct ShiftedClock {
     scratch: Scratch,
@@ -45,7 +46,24 @@ impl ShiftedClock {
     ///
     /// When it cannot be written down.
     pub fn forward(&self, by: Duration) -> Result<(), String> {
-        let shift = i64::try_from(by.as_millis()).map_err(|_| format!("{by:?} is too far ahead"))?;
+        self.shift(i64::try_from(by.as_millis()).map_err(|_| format!("{by:?} is too far ahead"))?)
+    }
+
+    /// So much behind the machine's from now on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written down.
+    pub fn back(&self, by: Duration) -> Result<(), String> {
+        self.shift(-i64::try_from(by.as_millis()).map_err(|_| format!("{by:?} is too far behind"))?)
+    }
+
+    /// The program that this command starts goes by it.
+    pub fn show_to(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", self.library());
+    }
+
+    fn shift(&self, shift: i64) -> Result<(), String> {
         // Renamed, so that nobody reads a half of it.
         let new = self.scratch.path().join("new");
         fs::write(&new, shift.to_ne_bytes())
@@ -73,6 +91,26 @@ impl ShiftedClock {
 mod tests {
     use super::*;
     use crate::{Redis, interop, servers::Flavor, until};
+
+    #[test]
+    fn a_program_sees_it_ahead_and_behind() {
+        let clock = match ShiftedClock::new() {
+            Ok(clock) => clock,
+            Err(why) => return interop::missing("a C compiler", &why),
+        };
+        let date = |is_shown: bool| -> i64 {
+            let mut date = Command::new("date");
+            if is_shown {
+                clock.show_to(&mut date);
+            }
+            String::from_utf8(date.arg("+%s").output().unwrap().stdout).unwrap().trim().parse().unwrap()
+        };
+        let hour = Duration::from_secs(3600);
+        clock.forward(hour).unwrap();
+        assert!((3600..3660).contains(&(date(true) - date(false) + 1)));
+        clock.back(hour).unwrap();
+        assert!((3600..3660).contains(&(date(false) - date(true) + 1)));
+    }
 
     #[test]
     fn a_servers_clock_moves_and_its_keys_expire() {

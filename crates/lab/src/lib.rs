@@ -6,7 +6,7 @@
 //! - [`Postgres`], [`MariaDb`] and [`PgBouncer`] do the same for databases.
 //! - [`ZooKeeper`] and [`Etcd`] are ensembles, whose members can be cut off from each other.
 //! - [`Proxy`] stands before a server and holds, drops or delays what passes, or loses the answer to a request.
-//! - [`ShiftedClock`] moves the time of the day of one server.
+//! - [`ShiftedClock`] moves the time of the day of one server, or of one program.
 //! - [`interop`] gets the clients of other people, and reports which of them were really run.
 //!
 //! Everything is plain std with threads, so that it serves tests with and without a runtime. What fails is an error of one

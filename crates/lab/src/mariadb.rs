@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use crate::{
     daemon::{Daemon, command, password, told},
+    patience::{PATIENCE, until},
     servers::Flavor,
     template, user,
 };
@@ -75,6 +76,8 @@ impl MariaDb {
         let daemon = Daemon::new(flavor, Signal::KILL)?;
         let name = format!("{flavor}-{}-{TEMPLATE}", daemon.server.version);
         template::copy(&name, &daemon.file("data"), |data| make_template(&daemon, data))?;
+        // MySQL's own number, which all copies would have: it makes another one. MariaDB has none.
+        let _ = fs::remove_file(daemon.file("data/auto.cnf"));
         let mariadb = Self { daemon, password: password() };
         mariadb.configure(settings)?;
         Ok(mariadb)
@@ -119,6 +122,88 @@ impl MariaDb {
             }
             told(&mut self.client()?, "SELECT 1").map(drop)
         })
+    }
+
+    /// Starts a server that follows this one from now on, and takes no writes. This one needs `server_id` and `log_bin`. What the
+    /// other gets is committed here before it has it, except on MariaDB with `rpl_semi_sync_master_enabled`.
+    ///
+    /// # Errors
+    ///
+    /// When this one writes no log, or the other does not start or does not follow.
+    pub fn replica(&self) -> Result<Self, String> {
+        let id = self.port().to_string();
+        let mut settings = vec![("server_id", id.as_str()), ("read_only", "ON")];
+        let is_mariadb = self.flavor() == Flavor::MariaDb;
+        if is_mariadb {
+            settings.push(("rpl_semi_sync_slave_enabled", "ON"));
+        }
+        let replica = Self::of(self.flavor(), &settings)?;
+        told(
+            &mut self.client()?,
+            &format!(
+                "CREATE USER follower IDENTIFIED BY '{}'; GRANT REPLICATION SLAVE ON *.* TO follower;",
+                self.password
+            ),
+        )?;
+        let position = if is_mariadb { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+        let position = self.sql(position)?;
+        let mut columns = position.split('\t');
+        let (Some(file), Some(at)) = (columns.next(), columns.next()) else {
+            return Err(format!("{} writes no log to follow; set log_bin", self.daemon));
+        };
+        let (verb, of, key) = match is_mariadb {
+            true => ("CHANGE MASTER TO", "MASTER", "MASTER_USE_GTID = no"),
+            false => ("CHANGE REPLICATION SOURCE TO", "SOURCE", "GET_SOURCE_PUBLIC_KEY = 1"),
+        };
+        replica.sql(&format!(
+            "{verb} {of}_HOST = '127.0.0.1', {of}_PORT = {}, {of}_USER = 'follower', {of}_PASSWORD = '{}', \
+             {of}_LOG_FILE = '{file}', {of}_LOG_POS = {at}, {key}; START REPLICA",
+            self.port(),
+            self.password,
+        ))?;
+        until(&format!("{} as a replica", replica.daemon), PATIENCE, || {
+            let state = replica.following()?;
+            if state.is_connected { Ok(()) } else { Err(state.said) }
+        })?;
+        Ok(replica)
+    }
+
+    /// Makes a replica a server that takes writes, after it has carried out all that it got.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a replica, or does not run.
+    pub fn promote(&self) -> Result<(), String> {
+        self.sql("STOP REPLICA IO_THREAD")?;
+        until(&format!("{} to carry out what it got", self.daemon), PATIENCE, || {
+            let state = self.following()?;
+            if state.is_level { Ok(()) } else { Err(state.said) }
+        })?;
+        self.sql("STOP REPLICA; SET GLOBAL read_only = OFF").map(drop)
+    }
+
+    /// How it follows another one.
+    fn following(&self) -> Result<Following, String> {
+        let said = told(self.client()?.args(["--column-names", "--vertical"]), "SHOW REPLICA STATUS")?;
+        // MySQL has other words in some of the names.
+        let of = |names: [&str; 2]| {
+            let value = |line: &str| {
+                let (name, value) = line.trim().split_once(": ")?;
+                names.contains(&name).then(|| value.to_owned())
+            };
+            said.lines().find_map(value).unwrap_or_default()
+        };
+        let is_connected = of(["Slave_IO_Running", "Replica_IO_Running"]) == "Yes"
+            && of(["Slave_SQL_Running", "Replica_SQL_Running"]) == "Yes";
+        let got =
+            [of(["Master_Log_File", "Source_Log_File"]), of(["Read_Master_Log_Pos", "Read_Source_Log_Pos"])];
+        let done = [
+            of(["Relay_Master_Log_File", "Relay_Source_Log_File"]),
+            of(["Exec_Master_Log_Pos", "Exec_Source_Log_Pos"]),
+        ];
+        let is_level = !got[0].is_empty() && got == done;
+        let said = format!("{} {} {got:?} {done:?}", of(["Last_IO_Error", ""]), of(["Last_SQL_Error", ""]));
+        Ok(Following { is_connected, is_level, said })
     }
 
     /// Its port on 127.0.0.1.
@@ -241,6 +326,14 @@ impl MariaDb {
     pub fn thaw(&self) -> Result<(), String> {
         self.daemon.thaw()
     }
+}
+
+/// How a replica follows.
+struct Following {
+    is_connected: bool,
+    /// It has carried out all that it got.
+    is_level: bool,
+    said: String,
 }
 
 /// No headings, columns as they are, and nobody's settings.

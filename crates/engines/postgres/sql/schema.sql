@@ -3,7 +3,8 @@
 -- A lock is a line of claims, a row each, in the order of their tickets. A claim is held when everything ahead of it, plus
 -- itself, fits the capacity. Every function that changes a line takes its name's lock first, and keeps it to the end of the
 -- transaction, so that places become visible in order; time is that of this server, read after the lock was taken.
--- SELECT * FROM bramah_locks shows who holds what.
+-- SELECT * FROM bramah_locks shows who holds what. bramah_enter and bramah_leave have what bramah_guard does in themselves: a
+-- function that calls no other on its way through an empty line is the faster for it.
 
 CREATE TABLE IF NOT EXISTS bramah_schema (
   version integer NOT NULL PRIMARY KEY,
@@ -94,7 +95,9 @@ CREATE OR REPLACE FUNCTION bramah_mint(p_name text, p_ticket bigint) RETURNS big
 DECLARE
   v_fence bigint;
 BEGIN
-  UPDATE bramah_floors SET fence = greatest(fence + 1, p_ticket) WHERE name = p_name RETURNING fence INTO v_fence;
+  IF EXISTS (SELECT FROM bramah_floors WHERE name = p_name) THEN
+    UPDATE bramah_floors SET fence = greatest(fence + 1, p_ticket) WHERE name = p_name RETURNING fence INTO v_fence;
+  END IF;
   RETURN v_fence;
 END $$;
 
@@ -208,7 +211,10 @@ DECLARE
   v_ticket  bigint;
   v_raised  bigint;
 BEGIN
-  PERFORM bramah_guard(p_name);
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard(p_name);
+  END IF;
+  PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
   IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name) AND bramah_advance(p_name, false) THEN
     IF EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq) THEN
       SELECT * INTO state, fence, remains, ahead, sleep
@@ -229,8 +235,8 @@ BEGIN
       VALUES (p_name, p_session, p_seq, p_capacity, p_weight, true, v_now, v_now,
               v_now + coalesce(p_lease, p_ttl) * interval '1 ms', p_ttl, p_kept, p_lease, p_note)
       RETURNING c.ticket INTO v_ticket;
-    v_raised := bramah_mint(p_name, v_ticket);
-    IF v_raised IS NOT NULL THEN
+    IF EXISTS (SELECT FROM bramah_floors WHERE name = p_name) THEN
+      v_raised := bramah_mint(p_name, v_ticket);
       UPDATE bramah_claims SET raised = v_raised WHERE ticket = v_ticket;
     END IF;
     state := 'h';
@@ -274,7 +280,10 @@ CREATE OR REPLACE FUNCTION bramah_leave(
   p_name text, p_session uuid, p_seq bigint, p_by text, p_reason text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM bramah_guard(p_name);
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard(p_name);
+  END IF;
+  PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
   DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
   IF NOT FOUND THEN
     RETURN false;

@@ -4,110 +4,28 @@
 //! behind.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod stage;
+
 use std::{
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use bramah_core::{Engine, ErrorKind, Guard, Session};
+use bramah_core::{ErrorKind, Guard};
 use bramah_lab::{Fault, How, Postgres as Server, Proxy};
-use bramah_postgres::Postgres;
 
-const SOON: Duration = Duration::from_secs(30);
-
-async fn ready(settings: &[(&str, &str)]) -> Server {
-    let server = Server::with(settings).unwrap();
-    Postgres::from_url(&server.url()).unwrap().init().await.unwrap();
-    server
-}
-
-async fn session(url: &str, ttl: Duration) -> Session {
-    let engine: Arc<dyn Engine> = Postgres::from_url(url).unwrap().into();
-    Session::builder(engine).ttl(ttl).open().await.unwrap()
-}
-
-/// Takes a lock however often the store is away.
-async fn lock(session: &Session, name: &str) -> Guard {
-    let mutex = session.mutex(name).unwrap();
-    let patient = async {
-        loop {
-            match mutex.lock().await {
-                Ok(guard) => return guard,
-                Err(error) if error.kind().is_transient() => {
-                    tokio::time::sleep(Duration::from_millis(20)).await
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    };
-    tokio::time::timeout(SOON, patient).await.expect("no grant")
-}
-
-/// What several tasks do under one lock: whether two were in at once, and whether fences rose.
-#[derive(Default)]
-struct Counter {
-    inside: AtomicBool,
-    last: Mutex<u64>,
-    count: AtomicU64,
-}
-
-impl Counter {
-    async fn step(&self, session: &Session, name: &str) {
-        let guard = lock(session, name).await;
-        // A hold that was lost while the server was away is nobody's overlap.
-        if guard.is_held() {
-            assert!(!self.inside.swap(true, Ordering::SeqCst), "two are in");
-            let fence = guard.fence().unwrap().get();
-            {
-                let mut last = self.last.lock().unwrap();
-                assert!(fence > *last, "{fence} after {last}");
-                *last = fence;
-            }
-            tokio::task::yield_now().await;
-            self.inside.store(false, Ordering::SeqCst);
-            self.count.fetch_add(1, Ordering::SeqCst);
-        }
-        guard.release().await;
-    }
-}
+use crate::stage::{SOON, lock, lock_within, ready, session, until_waiting};
 
 /// Eight tasks lock and release while `harm` is done again and again.
-async fn counts_under(server: &Server, harm: impl Fn(&Server) + Send + 'static + Clone, times: usize) {
+async fn counts_under(server: &Server, harm: impl Fn(&Server), times: usize) {
     let sessions = [
         session(&server.url(), Duration::from_secs(5)).await,
         session(&server.url(), Duration::from_secs(5)).await,
     ];
-    let (counter, over) = (Arc::new(Counter::default()), Arc::new(AtomicBool::new(false)));
-    let mut tasks = tokio::task::JoinSet::new();
-    for task in 0..8 {
-        let (session, counter, over) = (sessions[task % 2].clone(), counter.clone(), over.clone());
-        tasks.spawn(async move {
-            while !over.load(Ordering::SeqCst) {
-                counter.step(&session, "counter").await;
-            }
-        });
-    }
-    for _ in 0..times {
-        let before = counter.count.load(Ordering::SeqCst);
-        harm(server);
-        // The others go on after each harm, and not only after the last.
-        let goes_on = async {
-            while counter.count.load(Ordering::SeqCst) < before + 8 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(SOON, goes_on).await.expect("nobody goes on");
-    }
-    over.store(true, Ordering::SeqCst);
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap();
-    }
-    for session in sessions {
-        assert_eq!(session.close(Duration::from_secs(5)).await.left, []);
-    }
+    bramah_conformance::counts_under(sessions, || harm(server), times).await.unwrap();
     let left =
         || match server.sql("SELECT count(*) FROM bramah_claims WHERE until > clock_timestamp()")?.as_str() {
             "0" => Ok(()),
@@ -202,38 +120,6 @@ async fn a_server_that_is_frozen_is_unavailable_in_time() {
     lock(&session, "frozen").await.release().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_failover_to_a_standby_that_had_everything_fences_rise() {
-    let server = ready(&[]).await;
-    let standby = server.standby().unwrap();
-    server.sql("ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
-    server.sql("SELECT pg_reload_conf()").unwrap();
-    let sync =
-        || match server.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")?.as_str() {
-            "1" => Ok(()),
-            _ => Err("it does not follow yet".to_owned()),
-        };
-    bramah_lab::until("the standby to be synchronous", SOON, sync).unwrap();
-    let ttl = Duration::from_secs(2);
-    let first = session(&server.url(), ttl).await;
-    let mut last = None;
-    for _ in 0..20 {
-        let guard = lock(&first, "failover").await;
-        last = last.max(guard.fence());
-        guard.release().await;
-    }
-    let guard = lock(&first, "failover").await;
-    last = last.max(guard.fence());
-    server.stop(How::Immediate).unwrap();
-    standby.promote().unwrap();
-    let second = session(&standby.url(), ttl).await;
-    // The lock is known there, so it is not given before its time is up.
-    let next = lock(&second, "failover").await;
-    assert!(!guard.is_held(), "two believe to hold it");
-    assert!(next.fence() > last, "{:?} after {last:?}", next.fence());
-    next.release().await;
-}
-
 /// 10,000 held and 500 waiting, within the limits that a server has if nobody says more.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_claims_need_few_connections() {
@@ -261,16 +147,13 @@ async fn many_claims_need_few_connections() {
     for _ in 0..500 {
         let (session, counter) = (session.clone(), counter.clone());
         waiters.spawn(async move {
-            let guard = lock(&session, "one").await;
+            // The last one waits for all the others.
+            let guard = lock_within(SOON * 6, &session, "one").await;
             counter.fetch_add(1, Ordering::SeqCst);
             guard.release().await;
         });
     }
-    let all_wait = || match server.sql("SELECT count(*) FROM bramah_claims WHERE NOT held")?.as_str() {
-        "500" => Ok(()),
-        count => Err(format!("{count} wait")),
-    };
-    bramah_lab::until("everybody to wait", SOON, all_wait).unwrap();
+    until_waiting(&server, 500);
     let used = server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bramah'").unwrap();
     assert!(used.parse::<u32>().unwrap() <= 13, "{used} connections");
     first.release().await;

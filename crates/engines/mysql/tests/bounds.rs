@@ -1,0 +1,150 @@
+//! What is bounded and kept apart, and what is cleared away.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod stage;
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_lab::MariaDb as Server;
+
+use crate::stage::{SOON, connections, flavors, lock, ready, session};
+
+/// Somebody has the stripe of a name, and many ask for it: every connection for calls waits there.
+struct Jam {
+    server: Arc<Server>,
+    visit: std::thread::JoinHandle<Result<String, String>>,
+    askers: tokio::task::JoinSet<()>,
+}
+
+impl Jam {
+    /// Those who ask have much time, and keep their connections for as long.
+    async fn begin(server: &Arc<Server>, url: &str, pool: usize) -> Self {
+        let session = session(url, Duration::from_secs(60)).await;
+        let visitor = server.clone();
+        let visit = std::thread::spawn(move || {
+            visitor.sql(
+                "START TRANSACTION; SELECT stripe FROM bramah_stripes WHERE stripe = CRC32('jam') % 1024 FOR UPDATE; \
+                 DO SLEEP(60); COMMIT",
+            )
+        });
+        let asleep = || match server.sql("SHOW PROCESSLIST")?.contains("DO SLEEP(60)") {
+            true => Ok(()),
+            false => Err("not yet".to_owned()),
+        };
+        bramah_lab::until("somebody to have the stripe", SOON, asleep).unwrap();
+        let mut askers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let mutex = session.mutex("jam").unwrap();
+            askers.spawn(async move {
+                loop {
+                    let asked = mutex.try_lock().await;
+                    assert!(!matches!(asked, Ok(Some(_))), "it is given while its stripe is taken");
+                }
+            });
+        }
+        let jam = Self { server: server.clone(), visit, askers };
+        let full = || {
+            let waiting = jam.waiting();
+            if waiting >= pool { Ok(()) } else { Err(format!("{waiting} wait")) }
+        };
+        bramah_lab::until("every connection to wait", SOON, full).unwrap();
+        jam
+    }
+
+    /// How many calls are under way.
+    fn waiting(&self) -> usize {
+        self.server
+            .sql("SHOW PROCESSLIST")
+            .unwrap()
+            .lines()
+            .filter(|row| row.contains("INSERT INTO bramah_stripes") || row.contains("CALL bramah_enter"))
+            .count()
+    }
+
+    async fn end(mut self) {
+        self.askers.abort_all();
+        while let Some(ended) = self.askers.join_next().await {
+            assert!(ended.unwrap_err().is_cancelled(), "one that asked has failed");
+        }
+        let rows = self.server.sql("SHOW PROCESSLIST").unwrap();
+        let sleeper =
+            rows.lines().find(|row| row.contains("SLEEP(60)")).and_then(|row| row.split('\t').next());
+        self.server.sql(&format!("KILL {}", sleeper.unwrap())).unwrap();
+        self.visit.join().unwrap().unwrap_err();
+    }
+}
+
+/// Renewals have connections that calls cannot take.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_kept_while_every_connection_for_calls_is_taken() {
+    for flavor in flavors() {
+        let server = Arc::new(ready(flavor, &[]).await);
+        let url = format!("{}?pool=2&timeout=20s", server.url());
+        let session = session(&url, Duration::from_secs(3)).await;
+        let guard = lock(&session, "kept").await;
+        let jam = Jam::begin(&server, &url, 2).await;
+        let expires = || -> Result<i64, String> {
+            let expires = server.sql("SELECT expires FROM bramah_claims WHERE name = 'kept'")?;
+            expires.parse().map_err(|_| format!("no claim: {expires}"))
+        };
+        let before = expires().unwrap();
+        let renewed = || {
+            let ahead = expires()? - before;
+            if ahead > 6_000_000 { Ok(()) } else { Err(format!("{ahead} us ahead")) }
+        };
+        bramah_lab::until("two ttls of renewals", SOON, renewed).unwrap();
+        assert!(jam.waiting() >= 2, "the connections were free");
+        assert!(guard.is_held());
+        jam.end().await;
+        guard.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_never_more_connections_than_the_pool_and_those_that_renew() {
+    for flavor in flavors() {
+        let server = Arc::new(ready(flavor, &[]).await);
+        let url = format!("{}?pool=3&timeout=20s", server.url());
+        let jam = Jam::begin(&server, &url, 3).await;
+        for _ in 0..20 {
+            let used = connections(&server).len();
+            assert!((3..=3 + 4).contains(&used), "{used} connections");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        jam.end().await;
+    }
+}
+
+/// Sixty processes died a while ago, each with a lock and one behind it: more than one sweep takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_dead_have_left_is_cleared_away_by_those_who_open() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let mut text = String::new();
+        for n in 1..=60 {
+            text += &format!("CALL bramah_open(UNHEX('{n:032x}'), 'dead');");
+            for seq in 1..=2 {
+                text += &format!(
+                    "CALL bramah_enter('dead/{n}', UNHEX('{n:032x}'), {seq}, 1, 1, 30000, 30000, NULL, '', 'l');"
+                );
+            }
+        }
+        text += "UPDATE bramah_claims SET expires = expires - 60000000; UPDATE bramah_sessions SET expires = expires - 7200000000;";
+        server.sql(&text).unwrap();
+        let left = || {
+            let left = server
+                .sql("SELECT (SELECT COUNT(*) FROM bramah_claims), (SELECT SUM(lives) FROM bramah_stripes)")
+                .unwrap();
+            let (claims, lives) = left.split_once('\t').unwrap();
+            assert_eq!(claims, lives, "not counted");
+            claims.parse::<usize>().unwrap()
+        };
+        assert_eq!(left(), 120);
+        let opened = [session(&server.url(), SOON).await, session(&server.url(), SOON).await];
+        assert_eq!(left(), 0);
+        // Their owners' rows go one by one.
+        let dead = || server.sql("SELECT COUNT(*) FROM bramah_sessions WHERE about = 'dead'").unwrap();
+        assert_eq!(dead(), "58");
+        drop(opened);
+    }
+}

@@ -1,0 +1,148 @@
+//! What is bounded and kept apart, and what is cleared away.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod stage;
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_lab::Postgres as Server;
+use bramah_postgres::Postgres;
+
+use crate::stage::{SOON, lock, ready, session};
+
+/// Somebody has the lock of a name, and many ask for it: every connection for calls waits there.
+struct Jam {
+    server: Arc<Server>,
+    visit: std::thread::JoinHandle<Result<String, String>>,
+    askers: tokio::task::JoinSet<()>,
+}
+
+impl Jam {
+    /// Those who ask have much time, and keep their connections for as long.
+    async fn begin(server: &Arc<Server>, url: &str, pool: usize) -> Self {
+        let session = session(url, Duration::from_secs(60)).await;
+        let visitor = server.clone();
+        let visit = std::thread::spawn(move || {
+            visitor.sql("BEGIN; SELECT pg_advisory_xact_lock(1651663213, hashtext('jam')); SELECT pg_sleep(60); COMMIT")
+        });
+        let asleep = || match server
+            .sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")?
+            .as_str()
+        {
+            "1" => Ok(()),
+            _ => Err("not yet".to_owned()),
+        };
+        bramah_lab::until("somebody to have the name", SOON, asleep).unwrap();
+        let mut askers = tokio::task::JoinSet::new();
+        for _ in 0..64 {
+            let mutex = session.mutex("jam").unwrap();
+            askers.spawn(async move {
+                loop {
+                    let asked = mutex.try_lock().await;
+                    assert!(!matches!(asked, Ok(Some(_))), "it is given while its name is taken");
+                }
+            });
+        }
+        let jam = Self { server: server.clone(), visit, askers };
+        let full = || {
+            let waiting = jam.waiting();
+            if waiting >= pool { Ok(()) } else { Err(format!("{waiting} wait")) }
+        };
+        bramah_lab::until("every connection to wait", SOON, full).unwrap();
+        jam
+    }
+
+    /// How many calls wait for the name.
+    fn waiting(&self) -> usize {
+        let text = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bramah' AND wait_event = 'advisory'";
+        self.server.sql(text).unwrap().parse().unwrap()
+    }
+
+    async fn end(mut self) {
+        self.askers.abort_all();
+        while let Some(ended) = self.askers.join_next().await {
+            assert!(ended.unwrap_err().is_cancelled(), "one that asked has failed");
+        }
+        let text =
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        assert_eq!(self.server.sql(text).unwrap(), "1");
+        self.visit.join().unwrap().unwrap_err();
+    }
+}
+
+/// Renewals have connections that calls cannot take.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_kept_while_every_connection_for_calls_is_taken() {
+    let server = Arc::new(ready(&[]).await);
+    let url = format!("{}?pool=2&timeout=20s", server.url());
+    let session = session(&url, Duration::from_secs(3)).await;
+    let guard = lock(&session, "kept").await;
+    let jam = Jam::begin(&server, &url, 2).await;
+    let until = || server.sql("SELECT until FROM bramah_claims WHERE name = 'kept'");
+    let before = until().unwrap();
+    let renewed = || {
+        let question = format!(
+            "SELECT until > '{before}'::timestamptz + interval '6 s' FROM bramah_claims WHERE name = 'kept'"
+        );
+        match server.sql(&question)?.as_str() {
+            "t" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    bramah_lab::until("two ttls of renewals", SOON, renewed).unwrap();
+    assert!(jam.waiting() >= 2, "the connections were free");
+    assert!(guard.is_held());
+    jam.end().await;
+    guard.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_never_more_connections_than_the_pool_those_that_renew_and_one_that_listens() {
+    let server = Arc::new(ready(&[]).await);
+    let url = format!("{}?pool=3&timeout=20s", server.url());
+    let jam = Jam::begin(&server, &url, 3).await;
+    for _ in 0..20 {
+        let used =
+            server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bramah'").unwrap();
+        assert!((3..=3 + 4 + 1).contains(&used.parse().unwrap()), "{used} connections");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    jam.end().await;
+}
+
+/// Sixty processes died a while ago, each with a lock and one behind it: more than one sweep takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_dead_have_left_is_cleared_away_by_those_who_open() {
+    let server = ready(&[]).await;
+    server
+        .sql(
+            "SELECT bramah_open(lpad(to_hex(n), 32, '0')::uuid, 'dead'), \
+                    bramah_enter('dead/' || n, lpad(to_hex(n), 32, '0')::uuid, 1, 1, 1, 30000, 30000, NULL, '', 'l'), \
+                    bramah_enter('dead/' || n, lpad(to_hex(n), 32, '0')::uuid, 2, 1, 1, 30000, 30000, NULL, '', 'l') \
+               FROM generate_series(1, 60) n; \
+             UPDATE bramah_claims SET until = until - interval '1 minute'; \
+             UPDATE bramah_sessions SET until = until - interval '2 hours'",
+        )
+        .unwrap();
+    let left = || server.sql("SELECT count(*) FROM bramah_claims").unwrap();
+    assert_eq!(left(), "120");
+    let opened = [session(&server.url(), SOON).await, session(&server.url(), SOON).await];
+    assert_eq!(left(), "0");
+    assert_eq!(server.sql("SELECT count(*) FROM bramah_sessions WHERE about = 'dead'").unwrap(), "0");
+    drop(opened);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_who_init_at_once_do_not_collide() {
+    let server = Server::start().unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 1..=6 {
+        let postgres = Postgres::from_url(&format!("{}?pool={n}", server.url())).unwrap();
+        tasks.spawn(async move { postgres.init().await });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap().unwrap();
+    }
+    let session = session(&server.url(), SOON).await;
+    lock(&session, "ready").await.release().await;
+}
