@@ -11,11 +11,6 @@
 -- (only functions and triggers have it stand still), so it is read after the stripe was locked. SYSDATE would be local time:
 -- where the clocks are set back in autumn, an hour of it comes twice.
 --
--- Most lines are empty when somebody comes, and to look into one costs the server as much as to write a row. So each stripe has
--- the number of rows that its names have in bramah_claims and bramah_floors, changed in the same transactions: none, and nobody
--- needs to look. An INSERT ... ON DUPLICATE KEY UPDATE locks a stripe by its primary key and changes the number without a plan
--- being made for it, and LAST_INSERT_ID(...) tells what it was.
---
 -- There are procedures only, and no functions: with a binary log those need rights that few have. Rows are looked for by
 -- SELECT ... INTO, which locks nothing, and changed by their primary keys: a SELECT within IF, SET or DELETE locks what it
 -- reads, and a change by anything else may lock the rows of other lines.
@@ -78,9 +73,7 @@ CREATE TABLE IF NOT EXISTS bramah_breaks (
 -- The locks of names. They are there beforehand: to lock a row that is not there would lock the gap where it would be, and two
 -- who then want to make it wait for each other.
 CREATE TABLE IF NOT EXISTS bramah_stripes (
-  stripe INT NOT NULL PRIMARY KEY,
-  -- How many rows its names have in bramah_claims and bramah_floors.
-  lives  BIGINT UNSIGNED NOT NULL DEFAULT 0
+  stripe INT NOT NULL PRIMARY KEY
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
 ----
 INSERT IGNORE INTO bramah_stripes (stripe)
@@ -97,7 +90,8 @@ CREATE OR REPLACE SQL SECURITY INVOKER VIEW bramah_locks AS
    WHERE c.expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))
 ----
 -- Begins a transaction that reads what was committed before each statement, with the lock of a name. It is an error in the midst
--- of another one.
+-- of another one. Where a call is felt, the same is written out, with an INSERT that locks the row that is there: for that the
+-- server makes no plan.
 CREATE PROCEDURE bramah_guard(IN p_name VARBINARY(200)) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_stripe INT;
@@ -122,7 +116,6 @@ END
 CREATE PROCEDURE bramah_advance(IN p_name VARBINARY(200)) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now, v_used, v_ticket, v_weight, v_capacity, v_expires, v_raised BIGINT;
-  DECLARE v_gone BIGINT DEFAULT 0;
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
   -- One that seems dead may be renewed just now, and is looked at again then.
   holding: LOOP
@@ -132,7 +125,6 @@ BEGIN
       LEAVE holding;
     END IF;
     DELETE FROM bramah_claims WHERE ticket = v_ticket AND expires <= v_now;
-    SET v_gone = v_gone + ROW_COUNT();
   END LOOP;
   waiting: LOOP
     SET v_ticket = NULL;
@@ -142,7 +134,6 @@ BEGIN
       LEAVE waiting;
     ELSEIF v_expires <= v_now THEN
       DELETE FROM bramah_claims WHERE ticket = v_ticket AND expires <= v_now;
-      SET v_gone = v_gone + ROW_COUNT();
     ELSEIF v_used + v_weight > v_capacity THEN
       LEAVE waiting;
     ELSE
@@ -153,9 +144,6 @@ BEGIN
       SET v_used = v_used + v_weight;
     END IF;
   END LOOP;
-  IF v_gone > 0 THEN
-    UPDATE bramah_stripes SET lives = lives - v_gone WHERE stripe = CRC32(p_name) % 1024;
-  END IF;
 END
 ----
 -- How long (ms) one at this place goes without asking: the first of those who wait times the holders.
@@ -181,7 +169,7 @@ CREATE PROCEDURE bramah_standing(
   OUT p_state CHAR(1) CHARACTER SET ascii, OUT p_fence BIGINT, OUT p_remains BIGINT, OUT p_ahead BIGINT, OUT p_sleep BIGINT
 ) SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_now, v_ticket, v_raised, v_expires, v_lease, v_floor BIGINT;
+  DECLARE v_now, v_ticket, v_raised, v_expires, v_lease BIGINT;
   DECLARE v_held, v_fresh BOOLEAN;
   SELECT ticket, raised, expires, lease, held, fresh INTO v_ticket, v_raised, v_expires, v_lease, v_held, v_fresh
     FROM bramah_claims WHERE session = p_session AND seq = p_seq;
@@ -201,13 +189,8 @@ BEGIN
     END IF;
     IF p_floor > COALESCE(v_raised, v_ticket) THEN
       SET v_raised = p_floor;
-      SELECT fence INTO v_floor FROM bramah_floors WHERE name = p_name;
-      IF v_floor IS NULL THEN
-        INSERT INTO bramah_floors (name, fence) VALUES (p_name, p_floor);
-        UPDATE bramah_stripes SET lives = lives + 1 WHERE stripe = CRC32(p_name) % 1024;
-      ELSE
-        UPDATE bramah_floors SET fence = GREATEST(fence, p_floor) WHERE name = p_name;
-      END IF;
+      INSERT INTO bramah_floors (name, fence) VALUES (p_name, p_floor)
+        ON DUPLICATE KEY UPDATE fence = GREATEST(fence, p_floor);
     END IF;
     UPDATE bramah_claims
        SET expires = v_expires, fresh = 0, raised = v_raised, ttl = p_ttl, kept = p_kept, note = p_note
@@ -226,24 +209,17 @@ CREATE PROCEDURE bramah_enter(
   IN p_kept BIGINT, IN p_lease BIGINT, IN p_note VARCHAR(1024) CHARACTER SET utf8mb4, IN p_wait CHAR(1) CHARACTER SET ascii
 ) SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_lives, v_now, v_ticket, v_raised, v_fence, v_remains, v_ahead, v_sleep BIGINT;
+  DECLARE v_now, v_ticket, v_raised, v_fence, v_remains, v_ahead, v_sleep BIGINT;
   DECLARE v_used BIGINT DEFAULT 0;
   DECLARE v_waiting BOOLEAN DEFAULT FALSE;
   DECLARE v_mine BOOLEAN;
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  -- What bramah_guard does, without a call.
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  -- The first row of a stripe is counted at once. What a stripe that is not there would begin with is above all that are.
-  INSERT INTO bramah_stripes (stripe, lives) VALUES (CRC32(p_name) % 1024, LAST_INSERT_ID(9223372036854775807))
-    ON DUPLICATE KEY UPDATE lives = LAST_INSERT_ID(lives) + (lives = 0);
-  SET v_lives = LAST_INSERT_ID();
-  IF v_lives > 0 THEN
-    IF v_lives = 9223372036854775807 THEN
-      SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1146, MESSAGE_TEXT = 'rows are missing in bramah_stripes';
-    END IF;
-    SELECT ticket INTO v_ticket FROM bramah_claims WHERE name = p_name LIMIT 1;
-  END IF;
+  INSERT INTO bramah_stripes (stripe) VALUES (CRC32(p_name) % 1024) ON DUPLICATE KEY UPDATE stripe = stripe;
+  SELECT ticket INTO v_ticket FROM bramah_claims WHERE name = p_name LIMIT 1;
   IF v_ticket IS NOT NULL THEN
     CALL bramah_advance(p_name);
     SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE session = p_session AND seq = p_seq) INTO v_mine;
@@ -268,20 +244,17 @@ BEGIN
         VALUES (p_name, p_session, p_seq, p_capacity, p_weight, 1, v_now, v_now, v_now + COALESCE(p_lease, p_ttl) * 1000, p_ttl,
                 p_kept, p_lease, p_note);
       SET v_state = 'h', v_fence = LAST_INSERT_ID(), v_remains = p_lease;
-      IF v_lives > 0 THEN
-        UPDATE bramah_stripes SET lives = lives + 1 WHERE stripe = CRC32(p_name) % 1024;
-        CALL bramah_mint(p_name, v_fence, v_raised);
-        IF v_raised IS NOT NULL THEN
-          UPDATE bramah_claims SET raised = v_raised WHERE ticket = v_fence;
-          SET v_fence = v_raised;
-        END IF;
+      SELECT fence INTO v_raised FROM bramah_floors WHERE name = p_name;
+      IF v_raised IS NOT NULL THEN
+        SET v_ticket = v_fence, v_fence = GREATEST(v_raised + 1, v_fence);
+        UPDATE bramah_floors SET fence = v_fence WHERE name = p_name;
+        UPDATE bramah_claims SET raised = v_fence WHERE ticket = v_ticket;
       END IF;
     ELSEIF p_wait = 'l' THEN
       INSERT INTO bramah_claims
           (name, session, seq, capacity, weight, held, entered, expires, ttl, kept, lease, note)
         VALUES (p_name, p_session, p_seq, p_capacity, p_weight, 0, v_now, v_now + p_kept * 1000, p_ttl, p_kept, p_lease, p_note);
       SET v_state = 'q', v_ticket = LAST_INSERT_ID();
-      UPDATE bramah_stripes SET lives = lives + 1 WHERE stripe = CRC32(p_name) % 1024;
       SELECT COUNT(*) INTO v_ahead FROM bramah_claims WHERE name = p_name AND held IN (0, 1) AND ticket < v_ticket;
       CALL bramah_patience(p_name, v_ticket, p_kept, v_sleep);
     ELSEIF p_wait = 'w' THEN
@@ -321,32 +294,23 @@ CREATE PROCEDURE bramah_leave(
   IN p_name VARBINARY(200), IN p_session BINARY(16), IN p_seq BIGINT,
   IN p_by TEXT CHARACTER SET utf8mb4, IN p_reason TEXT CHARACTER SET utf8mb4
 ) SQL SECURITY INVOKER
-leaving: BEGIN
-  DECLARE v_lives, v_now, v_ticket BIGINT;
+BEGIN
+  DECLARE v_now, v_ticket BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  -- What bramah_guard does, without a call.
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
-  INSERT INTO bramah_stripes (stripe, lives) VALUES (CRC32(p_name) % 1024, LAST_INSERT_ID(0))
-    ON DUPLICATE KEY UPDATE lives = GREATEST(LAST_INSERT_ID(lives), 1) - 1;
-  SET v_lives = LAST_INSERT_ID();
+  INSERT INTO bramah_stripes (stripe) VALUES (CRC32(p_name) % 1024) ON DUPLICATE KEY UPDATE stripe = stripe;
   -- With this form, and all of a unique key given, one row is read and locked, and no other.
   DELETE c FROM bramah_claims c FORCE INDEX (bramah_claims_id)
    WHERE c.session = p_session AND c.seq = p_seq AND c.name = p_name;
-  IF ROW_COUNT() = 0 THEN
-    -- It is not counted either.
-    ROLLBACK;
-    LEAVE leaving;
-  END IF;
-  IF v_lives < 1 THEN
-    SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1146, MESSAGE_TEXT = 'rows are missing in bramah_stripes, or were not counted';
-  END IF;
-  IF p_by IS NOT NULL THEN
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
-    INSERT INTO bramah_breaks (name, session, seq, ended_by, reason, ended)
-      VALUES (p_name, p_session, p_seq, p_by, p_reason, v_now)
-      ON DUPLICATE KEY UPDATE session = p_session, seq = p_seq, ended_by = p_by, reason = p_reason, ended = v_now;
-  END IF;
-  IF v_lives > 1 THEN
+  IF ROW_COUNT() > 0 THEN
+    IF p_by IS NOT NULL THEN
+      SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+      INSERT INTO bramah_breaks (name, session, seq, ended_by, reason, ended)
+        VALUES (p_name, p_session, p_seq, p_by, p_reason, v_now)
+        ON DUPLICATE KEY UPDATE session = p_session, seq = p_seq, ended_by = p_by, reason = p_reason, ended = v_now;
+    END IF;
     SELECT ticket INTO v_ticket FROM bramah_claims WHERE name = p_name LIMIT 1;
     IF v_ticket IS NOT NULL THEN
       CALL bramah_advance(p_name);
@@ -443,24 +407,5 @@ BEGIN
   END LOOP;
   CLOSE v_dead;
 END
-----
--- Counts anew what each stripe has: somebody may have changed rows by hand, or restored a part of the tables.
-CREATE PROCEDURE bramah_count() SQL SECURITY INVOKER
-BEGIN
-  DECLARE v_locked BIGINT;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION;
-  -- Nobody enters or leaves from here on.
-  SELECT SUM(stripe) INTO v_locked FROM bramah_stripes FOR UPDATE;
-  UPDATE bramah_stripes s
-    LEFT JOIN (SELECT CRC32(n.name) % 1024 AS stripe, COUNT(*) AS lives
-                 FROM (SELECT name FROM bramah_claims UNION ALL SELECT name FROM bramah_floors) n GROUP BY 1) c
-      ON c.stripe = s.stripe
-     SET s.lives = COALESCE(c.lives, 0);
-  COMMIT;
-END
-----
-CALL bramah_count()
 ----
 INSERT IGNORE INTO bramah_schema (version) VALUES (1)

@@ -57,8 +57,6 @@ async fn after_a_failover_to_a_replica_that_had_everything_fences_rise() {
         assert!(!guard.is_held(), "two believe to hold it");
         assert!(next.fence() > last, "{:?} after {last:?}", next.fence());
         next.release().await;
-        let counted = "SELECT (SELECT SUM(lives) FROM bramah_stripes) = (SELECT COUNT(*) FROM bramah_claims)";
-        assert_eq!(replica.sql(counted).unwrap(), "1");
     }
 }
 

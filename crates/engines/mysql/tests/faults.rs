@@ -33,8 +33,6 @@ async fn counts_under(server: &Server, harm: impl Fn(&Server), times: usize) {
         left => Err(format!("{left} claims are left")),
     };
     bramah_lab::until("empty lines", SOON, left).unwrap();
-    let counted = "SELECT (SELECT SUM(lives) FROM bramah_stripes) = (SELECT COUNT(*) FROM bramah_claims)";
-    assert_eq!(server.sql(counted).unwrap(), "1", "stripes count wrong");
 }
 
 /// Kills whatever each connection is at. One may have ended by itself.
