@@ -43,8 +43,9 @@ const EXPIRED: &str = "SELECT COUNT(*) FROM bramah_claims WHERE expires <= \
 /// Of a server that cannot be reached, or has no tables of bramah's.
 pub async fn examine(url: &str) -> Result<Facts> {
     let mysql = MySql::from_url(url)?;
-    let base = mysql.0.base().clone();
-    mysql.0.office().run(async move { look(&base).await }).await
+    let (base, office) = mysql.base();
+    let base = base.clone();
+    office.run(async move { look(&base).await }).await
 }
 
 async fn look(base: &Database) -> Result<Facts> {
