@@ -3,7 +3,7 @@
 use bramah_core::{Error, ErrorKind, Name, Result};
 use sha2::{Digest, Sha512};
 
-use crate::text::{bytes, quoted};
+use crate::text::quoted;
 
 /// The most characters of a lock's name there.
 const MOST: usize = 64;
@@ -39,13 +39,13 @@ impl Keys {
         let refused = |why: &str| Err(Error::new(ErrorKind::Invalid, format!("{name}: {why}")));
         match self {
             Self::Sha256 => Ok(format!(
-                "CONCAT('bramah:', LEFT(SHA2(CONCAT(DATABASE(), '/', {}), 256), 48))",
-                bytes(text)
+                "CONCAT('bramah:', LEFT(SHA2(CONCAT(CONVERT(DATABASE() USING utf8mb4), '/', {}), 256), 48))",
+                quoted(text)
             )),
             // What MySQL makes of others depends on its tables of small letters and on the character set.
-            _ if !text.is_ascii() => {
-                refused("with keys=plain and keys=distributedlock a name has ASCII characters alone; rename it")
-            }
+            _ if !text.is_ascii() => refused(
+                "with keys=plain and keys=distributedlock a name has ASCII characters alone; rename it",
+            ),
             Self::Plain if text.len() > MOST => refused(
                 "with keys=plain a name has 64 characters at the most, as GET_LOCK has it; shorten it, or use keys=sha256",
             ),
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_name_is_told_from_those_of_other_databases() {
-        let want = "CONCAT('bramah:', LEFT(SHA2(CONCAT(DATABASE(), '/', X'612f62'), 256), 48))";
+        let want = "CONCAT('bramah:', LEFT(SHA2(CONCAT(CONVERT(DATABASE() USING utf8mb4), '/', _utf8mb4 X'612f62'), 256), 48))";
         assert_eq!(key(Keys::Sha256, "a/b"), want);
     }
 

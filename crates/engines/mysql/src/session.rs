@@ -103,7 +103,9 @@ impl Dialect for Database {
 
     fn ttl(&self, wanted: Duration) -> Duration {
         // The server counts whole seconds.
-        Duration::from_secs(u64::try_from(wanted.as_millis().div_ceil(1000)).map_or(LONGEST, |s| s.clamp(1, LONGEST)))
+        Duration::from_secs(
+            u64::try_from(wanted.as_millis().div_ceil(1000)).map_or(LONGEST, |s| s.clamp(1, LONGEST)),
+        )
     }
 
     fn key(&self, name: &Name) -> Result<String> {
@@ -138,7 +140,11 @@ impl Dialect for Database {
 
     fn open(&self, session: SessionId, about: &str) -> String {
         // It is also called over connections that have no greeting of ours.
-        format!("SET @bramah_boot = {BOOT}; CALL bramah_open({}, {}); CALL bramah_tidy()", id(session), quoted(about))
+        format!(
+            "SET @bramah_boot = {BOOT}; CALL bramah_open({}, {}); CALL bramah_tidy()",
+            id(session),
+            quoted(about)
+        )
     }
 
     fn take(&self, claim: &Claim, key: &String) -> String {
