@@ -3,7 +3,8 @@
 -- count the fences; whether somebody has one, IS_USED_LOCK alone knows.
 --
 -- A connection is its number and when the server was started, for numbers begin anew then: @bramah_boot, which a connection sets
--- at its beginning. A wait that was ended from outside goes on with the next statement on MariaDB, and is an error on MySQL; so
+-- at its beginning. What connections do is in a table of the same name on both servers, in different places, and each reads its
+-- own: MySQL's other one is an error while anybody's statement has a character of four bytes in it. A wait that was ended from outside goes on with the next statement on MariaDB, and is an error on MySQL; so
 -- whoever has waited looks whether it has the lock.
 
 -- What the server calls each lock, and its last fence. Rows stay. MySQL takes capital letters for small ones in a lock's name and
@@ -112,7 +113,7 @@ BEGIN
     VALUES (p_lock, p_name, p_session, p_seq, CONNECTION_ID(), @bramah_boot, SUBSTRING_INDEX(USER(), '@', 1), p_capacity, p_weight,
             p_ttl, p_lease, p_note, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)));
   SELECT (IS_USED_LOCK(p_lock) IS NOT NULL) + COUNT(*) AS ahead
-    FROM bramah_places p JOIN information_schema.processlist l ON l.id = p.connection
+    FROM bramah_places p JOIN /*!50700 performance_schema.*/ /*M! information_schema.*/ processlist l ON l.id = p.connection
    WHERE p.lock_name = p_lock AND p.boot = @bramah_boot AND l.state = 'User lock';
 END
 ----
@@ -182,7 +183,7 @@ BEGIN
   DECLARE v_place BIGINT;
   DECLARE v_done BOOLEAN DEFAULT FALSE;
   DECLARE v_left CURSOR FOR
-    SELECT p.place FROM bramah_places p LEFT JOIN information_schema.processlist l ON l.id = p.connection
+    SELECT p.place FROM bramah_places p LEFT JOIN /*!50700 performance_schema.*/ /*M! information_schema.*/ processlist l ON l.id = p.connection
      WHERE p.entered < TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)) - 60000000
        AND (p.boot <> @bramah_boot
             OR l.id IS NULL AND p.account = SUBSTRING_INDEX(USER(), '@', 1) AND NOT (IS_USED_LOCK(p.lock_name) <=> p.connection))

@@ -19,13 +19,18 @@ use sqlx::{
 use crate::{
     base::{Database, MANNERS, NOW, wanted},
     error,
+    state::State,
     text::{bytes, number, quoted, session as id},
 };
 
 /// When the server was started, in its seconds: both numbers are counted from the same moment, so that it stays the same when its
 /// clock is set. MySQL and MariaDB have it in different places, and each reads its own.
 const BOOT: &str = "(SELECT COALESCE(CAST(UNIX_TIMESTAMP() - MAX(variable_value) AS SIGNED), 0) FROM \
-    /*!50700 performance_schema.*//*M! information_schema.*/global_status WHERE variable_name = 'Uptime')";
+    /*!50700 performance_schema.*/ /*M! information_schema.*/ global_status WHERE variable_name = 'Uptime')";
+
+/// What connections do, likewise. MySQL's `information_schema.processlist` is an error while anybody's statement has a character of
+/// four bytes in it.
+const CONNECTIONS: &str = "/*!50700 performance_schema.*/ /*M! information_schema.*/ processlist";
 
 /// A year, in seconds: as long as a server waits. MariaDB knows no way to wait for ever.
 const LONGEST: u64 = 31_536_000;
@@ -113,6 +118,8 @@ impl Dialect for Database {
     }
 
     async fn examine(self: Arc<Self>, patience: Duration) -> Result<()> {
+        let state = self.state(self.desk.call(State::QUESTION.to_owned(), patience).await?)?;
+        state.check_session(self.desk.server())?;
         Base::examine(self, patience).await
     }
 
@@ -224,7 +231,7 @@ impl Dialect for Database {
                 "SELECT p.connection, p.boot, p.holder <=> p.connection \
                    FROM (SELECT connection, boot, IS_USED_LOCK(lock_name) AS holder FROM bramah_places \
                           WHERE session = {} AND seq = {} AND name = {name} AND boot = {BOOT} {ALL}) p \
-                   LEFT JOIN information_schema.processlist l ON l.id = p.connection \
+                   LEFT JOIN {CONNECTIONS} l ON l.id = p.connection \
                   WHERE p.holder <=> p.connection OR l.state = 'User lock'",
                 id(claim.id.session),
                 claim.id.seq,
@@ -241,7 +248,7 @@ impl Dialect for Database {
                     COALESCE(({NOW} - p.granted) DIV 1000, 0), p.ttl, s.about, p.place \
                FROM (SELECT q.*, IS_USED_LOCK(q.lock_name) AS holder FROM bramah_places q WHERE {wanted} AND boot = {BOOT} {ALL}) p \
                LEFT JOIN bramah_sessions s ON s.session = p.session \
-               LEFT JOIN information_schema.processlist l ON l.id = p.connection \
+               LEFT JOIN {CONNECTIONS} l ON l.id = p.connection \
               WHERE p.holder <=> p.connection OR l.state = 'User lock' \
              UNION ALL \
              SELECT CONCAT('{:016x}', LPAD(LOWER(HEX(k.boot)), 16, '0')), k.holder, CONVERT(k.name USING utf8mb4), 1, 1, 0, NULL, \
@@ -249,7 +256,7 @@ impl Dialect for Database {
                     TRUE, 0, COALESCE(l.time, 0) * 1000, 0, 0, NULL, 0 \
                FROM (SELECT lock_name, name, CAST(IS_USED_LOCK(lock_name) AS SIGNED) AS holder, {BOOT} AS boot FROM bramah_keys \
                       WHERE {wanted} {ALL}) k \
-               LEFT JOIN information_schema.processlist l ON l.id = k.holder \
+               LEFT JOIN {CONNECTIONS} l ON l.id = k.holder \
               WHERE k.holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM bramah_places p \
                      WHERE p.lock_name = k.lock_name AND p.connection = k.holder AND p.boot = k.boot) \
               ORDER BY 3, 9 DESC, 15",
