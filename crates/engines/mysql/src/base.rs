@@ -7,7 +7,7 @@ use bramah_core::{
     Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
-    Answer, Base, Break, Desk, Footing, Manners, Reader, Renewed, Seen, Wakes, whole_millis as millis,
+    Answer, Base, Break, Desk, Footing, Manners, Mode, Reader, Renewed, Seen, Wakes, whole_millis as millis,
 };
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     error,
     init::VERSION,
+    session,
     state::State,
     text::{bytes, number, optional, quoted, session as id, table},
 };
@@ -42,7 +43,11 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn new(config: &Config) -> Self {
         let server = format!("mysql at {}", config.address());
-        let desk = Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning);
+        let manners = match config.terms.mode {
+            Mode::Table => MANNERS,
+            Mode::Session => session::BESIDE,
+        };
+        let desk = Desk::new(server, &config.options, &config.terms, manners, error::meaning);
         Self { desk, config: config.clone() }
     }
 

@@ -29,14 +29,17 @@ mod session;
 mod state;
 mod text;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Engine, Result};
+use bramah_core::{Engine, Name, Result};
 use bramah_relational::{Mode, Office, Pinned, Shelf, Table};
 
 use base::Database;
 pub use config::Config;
 pub use init::script;
+
+/// How long it may take to forget a lock.
+const FORGETTING: Duration = Duration::from_secs(5);
 
 /// Locks in MySQL or MariaDB. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -90,6 +93,18 @@ impl MySql {
         let (base, office) = self.base();
         let base = base.clone();
         office.run(async move { base.init().await }).await
+    }
+
+    /// Removes what is kept of a lock that is out of use: in session mode its key, and with it the count of its fences, which
+    /// begins anew if the lock is used again. In table mode nothing is kept.
+    ///
+    /// # Errors
+    /// Of a server that cannot be reached, or does not allow it.
+    pub async fn forget(&self, name: &Name) -> Result<()> {
+        let Kind::Session(pinned) = &self.0 else { return Ok(()) };
+        let base = pinned.dialect().clone();
+        let text = format!("DELETE FROM bramah_keys WHERE name = {}", text::bytes(name.as_str()));
+        pinned.office().run(async move { base.desk.call(text, FORGETTING).await.map(drop) }).await
     }
 }
 

@@ -23,10 +23,13 @@ use crate::{
     text::{bytes, number, quoted, session as id},
 };
 
-/// When the server was started, in its seconds: both numbers are counted from the same moment, so that it stays the same when its
-/// clock is set. MySQL and MariaDB have it in different places, and each reads its own.
-const BOOT: &str = "(SELECT COALESCE(CAST(UNIX_TIMESTAMP() - MAX(variable_value) AS SIGNED), 0) FROM \
+/// A connection begins with finding out when the server was started, in its seconds: both numbers are counted from the same moment, so
+/// that it stays the same when its clock is set. MySQL and MariaDB have it in different places, and each reads its own.
+pub(crate) const BOOT: &str = "SET @bramah_boot = (SELECT COALESCE(CAST(UNIX_TIMESTAMP() - MAX(variable_value) AS SIGNED), 0) FROM \
     /*!50700 performance_schema.*/ /*M! information_schema.*/ global_status WHERE variable_name = 'Uptime')";
+
+/// How connections begin that have no locks, in session mode.
+pub(crate) const BESIDE: Manners = Manners { greeting: &[MANNERS.greeting[0], BOOT], ..MANNERS };
 
 /// What connections do, likewise. MySQL's `information_schema.processlist` is an error while anybody's statement has a character of
 /// four bytes in it.
@@ -138,7 +141,7 @@ impl Dialect for Database {
             "{}; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
              SET SESSION wait_timeout = {1}, SESSION interactive_timeout = {1}, SESSION lock_wait_timeout = {LONGEST} \
              /*!50700 , SESSION max_execution_time = 0 *//*M! , SESSION max_statement_time = 0 */; \
-             SET @bramah_boot = {BOOT}; {2}",
+             {BOOT}; {2}",
             MANNERS.greeting.join("; "),
             ttl.as_secs(),
             self.who()
@@ -146,12 +149,7 @@ impl Dialect for Database {
     }
 
     fn open(&self, session: SessionId, about: &str) -> String {
-        // It is also called over connections that have no greeting of ours.
-        format!(
-            "SET @bramah_boot = {BOOT}; CALL bramah_open({}, {}); CALL bramah_tidy()",
-            id(session),
-            quoted(about)
-        )
+        format!("CALL bramah_open({}, {}); CALL bramah_tidy()", id(session), quoted(about))
     }
 
     fn take(&self, claim: &Claim, key: &String) -> String {
@@ -197,11 +195,11 @@ impl Dialect for Database {
     }
 
     fn cancel(&self, badge: Badge) -> String {
-        format!("CALL bramah_stop({}, {}, {BOOT}, FALSE)", badge.number, badge.since)
+        format!("CALL bramah_stop({}, {}, @bramah_boot, FALSE)", badge.number, badge.since)
     }
 
     fn end(&self, badge: Badge) -> String {
-        format!("CALL bramah_stop({}, {}, {BOOT}, TRUE)", badge.number, badge.since)
+        format!("CALL bramah_stop({}, {}, @bramah_boot, TRUE)", badge.number, badge.since)
     }
 
     fn evict(&self, claim: &Claim, exit: &Exit) -> String {
@@ -224,13 +222,13 @@ impl Dialect for Database {
         match foreign::badge(claim.id) {
             Some(badge) => format!(
                 "SELECT CAST({0} AS SIGNED), CAST({1} AS SIGNED), TRUE FROM bramah_keys \
-                  WHERE name = {name} AND IS_USED_LOCK(lock_name) = {0} AND {BOOT} = {1}",
+                  WHERE name = {name} AND IS_USED_LOCK(lock_name) = {0} AND @bramah_boot = {1}",
                 badge.number, badge.since
             ),
             None => format!(
                 "SELECT p.connection, p.boot, p.holder <=> p.connection \
                    FROM (SELECT connection, boot, IS_USED_LOCK(lock_name) AS holder FROM bramah_places \
-                          WHERE session = {} AND seq = {} AND name = {name} AND boot = {BOOT} {ALL}) p \
+                          WHERE session = {} AND seq = {} AND name = {name} AND boot = @bramah_boot {ALL}) p \
                    LEFT JOIN {CONNECTIONS} l ON l.id = p.connection \
                   WHERE p.holder <=> p.connection OR l.state = 'User lock'",
                 id(claim.id.session),
@@ -246,7 +244,7 @@ impl Dialect for Database {
             "SELECT LOWER(HEX(p.session)), p.seq, CONVERT(p.name USING utf8mb4), p.capacity, p.weight, p.ttl, p.lease, p.note, \
                     p.holder <=> p.connection AND p.fence IS NOT NULL, COALESCE(p.fence, 0), ({NOW} - p.entered) DIV 1000, \
                     COALESCE(({NOW} - p.granted) DIV 1000, 0), p.ttl, s.about, p.place \
-               FROM (SELECT q.*, IS_USED_LOCK(q.lock_name) AS holder FROM bramah_places q WHERE {wanted} AND boot = {BOOT} {ALL}) p \
+               FROM (SELECT q.*, IS_USED_LOCK(q.lock_name) AS holder FROM bramah_places q WHERE {wanted} AND boot = @bramah_boot {ALL}) p \
                LEFT JOIN bramah_sessions s ON s.session = p.session \
                LEFT JOIN {CONNECTIONS} l ON l.id = p.connection \
               WHERE p.holder <=> p.connection OR l.state = 'User lock' \
@@ -254,7 +252,7 @@ impl Dialect for Database {
              SELECT CONCAT('{:016x}', LPAD(LOWER(HEX(k.boot)), 16, '0')), k.holder, CONVERT(k.name USING utf8mb4), 1, 1, 0, NULL, \
                     CONCAT('not bramah: ', COALESCE(CONCAT(l.user, '@', l.host), 'a program'), ', connection ', k.holder), \
                     TRUE, 0, COALESCE(l.time, 0) * 1000, 0, 0, NULL, 0 \
-               FROM (SELECT lock_name, name, CAST(IS_USED_LOCK(lock_name) AS SIGNED) AS holder, {BOOT} AS boot FROM bramah_keys \
+               FROM (SELECT lock_name, name, CAST(IS_USED_LOCK(lock_name) AS SIGNED) AS holder, @bramah_boot AS boot FROM bramah_keys \
                       WHERE {wanted} {ALL}) k \
                LEFT JOIN {CONNECTIONS} l ON l.id = k.holder \
               WHERE k.holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM bramah_places p \

@@ -364,8 +364,8 @@ async fn statements_that_are_killed_by_others_cost_nothing_but_time() {
         });
         let inside = Arc::new(Mutex::new(0));
         let mut tasks = tokio::task::JoinSet::new();
-        for session in sessions.iter().cycle().take(4).cloned() {
-            let inside = inside.clone();
+        for session in sessions.iter().cycle().take(4) {
+            let (session, inside) = (session.clone(), inside.clone());
             tasks.spawn(async move {
                 for _ in 0..25 {
                     let guard = lock_anyhow(&session, "counted").await;

@@ -182,7 +182,7 @@ impl<D: Dialect> Inner<D> {
             let ask = D::ask(&mut one, self.dialect.who()).await;
             let again = badge(&ask.map_err(|error| explain(Trouble::Said(error)))?)?;
             let _ = one.close().await;
-            if first == other || first != again {
+            if first.number == other.number || first.number != again.number {
                 return Err(room::swapped(self.dialect.server()));
             }
             Ok(())
