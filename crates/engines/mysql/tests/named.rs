@@ -346,6 +346,49 @@ async fn waits_that_are_given_up_at_any_moment_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_given_up_ends_on_the_server_and_its_connection_serves_the_next() {
+    for server in ready().await {
+        let (one, two) = (session(&server, "").await, session(&server, "&holds=999").await);
+        let guard = lock(&one, "a").await;
+        let mut numbers = Vec::new();
+        for _ in 0..3 {
+            let mutex = two.mutex("a").unwrap();
+            let waiter = tokio::spawn(async move { mutex.lock().await });
+            until(&server, WAITING, "1");
+            numbers.push(server.sql(&WAITING.replace("COUNT(*)", "id")).unwrap());
+            waiter.abort();
+            until(&server, WAITING, "0");
+            until(&server, "SELECT COUNT(*) FROM bramah_places", "1");
+        }
+        numbers.dedup();
+        assert_eq!(numbers.len(), 1, "the connections {numbers:?} waited");
+        guard.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_killed_begins_anew_and_is_no_grant() {
+    for server in ready().await {
+        let (one, two) = (session(&server, "").await, session(&server, "&holds=999").await);
+        let guard = lock(&one, "a").await;
+        let mutex = two.mutex("a").unwrap();
+        let waiter = tokio::spawn(async move { mutex.lock().await });
+        until(&server, WAITING, "1");
+        let place = server.sql("SELECT MAX(place) FROM bramah_places").unwrap();
+        let number = server.sql(&WAITING.replace("COUNT(*)", "id")).unwrap();
+        server.sql(&format!("KILL QUERY {number}")).unwrap();
+        until(&server, &format!("SELECT COUNT(*) FROM bramah_places WHERE place > {place}"), "1");
+        until(&server, WAITING, "1");
+        assert!(guard.is_held() && !waiter.is_finished(), "two hold it");
+        let fence = guard.fence();
+        guard.release().await;
+        let next = tokio::time::timeout(SOON, waiter).await.expect("no grant").unwrap().unwrap();
+        assert!(next.fence() > fence);
+        next.release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn statements_that_are_killed_by_others_cost_nothing_but_time() {
     for server in ready().await {
         let sessions = [session(&server, "").await, session(&server, "&holds=999").await];
