@@ -1,5 +1,4 @@
 //! Session mode beside other programs, and what it shows.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod pair;
 
