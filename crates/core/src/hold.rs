@@ -105,8 +105,7 @@ impl Guard {
                 seat.lose();
             }
             Standing::Gone => {
-                seat.lose();
-                seat.give_back_pass();
+                seat.lose_hold();
             }
         }
         Ok(self.is_held())

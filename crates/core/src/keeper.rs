@@ -348,12 +348,10 @@ impl Shift {
         let (until, place_until) = (kept.core.good_until(sent, None), kept.core.place_until(sent));
         for Asked { seat, phase } in asked {
             if !gone.is_empty() && gone.contains(&seat.id) {
-                if seat.lose() {
-                    warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
-                }
                 // A waiter takes its pass along to the next seat.
-                if *phase == Phase::Held {
-                    seat.give_back_pass();
+                let news = if *phase == Phase::Held { seat.lose_hold() } else { seat.lose() };
+                if news {
+                    warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
                 }
             } else if *phase == Phase::Held && waiting.contains(&seat.id) {
                 if seat.lose() {

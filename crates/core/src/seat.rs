@@ -179,11 +179,27 @@ impl Seat {
         news
     }
 
+    /// Declares a hold lost that the store does not have any more, and gives its pass back. Whoever is told of the loss finds the
+    /// way free, or about to be. Whether it was news.
+    pub(crate) fn lose_hold(&self) -> bool {
+        self.announce_pass();
+        let news = self.lose();
+        self.give_back_pass();
+        news
+    }
+
+    /// Says that the pass will be given back.
+    fn announce_pass(&self) {
+        if let Some(pass) = &*self.pass.lock().unwrap_or_else(PoisonError::into_inner) {
+            pass.leave();
+        }
+    }
+
     /// It is on its way out. Whether that was news.
     pub(crate) fn leave(&self) -> bool {
         let news = self.advance(Phase::Left);
-        if news && let Some(pass) = &*self.pass.lock().unwrap_or_else(PoisonError::into_inner) {
-            pass.leave();
+        if news {
+            self.announce_pass();
         }
         self.signal.notify_waiters();
         news

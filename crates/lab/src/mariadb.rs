@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use rustix::process::Signal;
 
 use crate::{
+    console::Console,
     daemon::{Daemon, command, password, told},
     patience::{PATIENCE, until},
     servers::Flavor,
@@ -270,10 +271,25 @@ impl MariaDb {
     ///
     /// With what the client or the server complained about.
     pub fn sql_as_user(&self, text: &str) -> Result<String, String> {
+        told(&mut self.user()?, text)
+    }
+
+    /// Its own client with a session that lasts, as the user `bramah`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no client.
+    pub fn console(&self) -> Result<Console, String> {
+        let mut client = self.user()?;
+        Console::start(client.args(["--unbuffered", "--skip-reconnect"]))
+    }
+
+    /// The client of the user `bramah`, over TCP.
+    fn user(&self) -> Result<std::process::Command, String> {
         let mut client = client(&self.daemon)?;
         client.args(["--protocol=tcp", "--host=127.0.0.1", "--user=bramah", "--database=bramah"]);
         client.arg(format!("--port={}", self.port())).env("MYSQL_PWD", &self.password);
-        told(&mut client, text)
+        Ok(client)
     }
 
     /// Root's client, at the socket.

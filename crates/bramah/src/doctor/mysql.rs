@@ -1,7 +1,10 @@
 //! `mysql://host/database`.
 
 use bramah_core::Reply;
-use bramah_mysql::checkup::{self, Facts};
+use bramah_mysql::{
+    MySql,
+    checkup::{self, Facts},
+};
 
 use super::{Finding, Kind, Promise, Severity, Span};
 
@@ -10,16 +13,19 @@ pub(super) const KIND: Kind = Kind {
     excludes: Promise {
         topic: "excludes",
         word: "primary",
-        text: "all clients of this database on this server; a failover to a replica that had not got the last grants forgets them, \
-               and then two hold one lock until the first learns of it",
+        text: "all clients of this database on this server in the same mode; a failover to a replica forgets the grants that it had not got, \
+               in mode=session all of them, and then two hold one lock until the first learns of it",
     },
     span: Span::Own,
     look: |url| {
         let url = url.to_owned();
         Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
     },
-    // A lock that is free has no row.
-    forget: |_, _| Reply::now(Ok(())),
+    // In mode=table a lock that is free has no row.
+    forget: |url, name| {
+        let (url, name) = (url.to_owned(), name.clone());
+        Reply::later(async move { MySql::from_url(&url)?.forget(&name).await })
+    },
 };
 
 fn judge(facts: &Facts) -> Vec<Finding> {
@@ -39,11 +45,18 @@ fn judge(facts: &Facts) -> Vec<Finding> {
                 facts.most_connections
             ),
         ),
-        Finding::new(
-            Severity::Note,
-            "mysql.waking",
-            "nobody is told: a process asks every 4 to 50 ms for all its waiters",
-        ),
+        match facts.is_session {
+            true => Finding::new(
+                Severity::Ok,
+                "mysql.waking",
+                "mode=session: a wait has a connection of its own, and its end tells the waiter",
+            ),
+            false => Finding::new(
+                Severity::Note,
+                "mysql.waking",
+                "nobody is told: a process asks every 4 to 50 ms for all its waiters",
+            ),
+        },
     ];
     if facts.expired > 1000 {
         let text = format!(
@@ -113,6 +126,7 @@ mod tests {
             waits_for_replica: false,
             most_connections: 151,
             expired: 0,
+            is_session: false,
         }
     }
 

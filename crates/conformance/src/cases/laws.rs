@@ -138,7 +138,7 @@ async fn finality_an_expired_waiter_is_gone(bench: Bench) -> Outcome {
     let (held, waits) = (holder.mutex(&name), mortal.mutex(&name));
     holder.hold(&held).await?;
     ensure!(matches!(mortal.enter(&waits).await?, Standing::Queued { .. }), "two hold it");
-    bench.pass(SHORT + SHORT / 4).await;
+    bench.pass(mortal.ttl + mortal.ttl / 4).await;
     let renewal = mortal.renew(&[&waits]).await?;
     ensure_eq!(renewal.gone, [waits.id], "gone of a waiter that expired");
     holder.withdraw(&held).await?;
@@ -154,7 +154,7 @@ async fn finality_a_late_renewal_brings_nothing_back(bench: Bench) -> Outcome {
     let claim = mortal.mutex(&name);
     mortal.hold(&claim).await?;
     // Nobody looks at the line before the renewal: it has to judge the expiry itself.
-    bench.pass(SHORT + SHORT / 4).await;
+    bench.pass(mortal.ttl + mortal.ttl / 4).await;
     let renewal = mortal.renew(&[&claim]).await?;
     ensure_eq!(renewal.gone, [claim.id], "gone of a claim that expired");
     next.hold(&next.mutex(&name)).await?;

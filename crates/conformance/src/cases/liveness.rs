@@ -235,7 +235,7 @@ async fn a_dead_waiter_is_passed_over(bench: Bench) -> Outcome {
     let mutex = b.mutex(&name)?;
     let waiter = tokio::spawn(async move { mutex.lock().await });
     // Its time is up before its turn comes.
-    bench.pass(SHORT + SHORT / 4).await;
+    bench.pass(mortal.ttl + mortal.ttl / 4).await;
     guard.release().await;
     let _ = bench.soon("the turn of who waited behind the dead", waiter).await???;
     Ok(())

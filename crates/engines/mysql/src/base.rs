@@ -7,7 +7,7 @@ use bramah_core::{
     Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
-    Answer, Base, Break, Desk, Footing, Manners, Reader, Renewed, Seen, Wakes, whole_millis as millis,
+    Answer, Base, Break, Desk, Footing, Manners, Mode, Reader, Renewed, Seen, Wakes, whole_millis as millis,
 };
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     error,
     init::VERSION,
+    session,
     state::State,
     text::{bytes, number, optional, quoted, session as id, table},
 };
@@ -30,7 +31,7 @@ pub(crate) const MANNERS: Manners = Manners {
 };
 
 /// The time there; see the schema.
-const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// A database, over connections to it.
 #[derive(Debug)]
@@ -42,7 +43,11 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn new(config: &Config) -> Self {
         let server = format!("mysql at {}", config.address());
-        let desk = Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning);
+        let manners = match config.terms.mode {
+            Mode::Table => MANNERS,
+            Mode::Session => session::BESIDE,
+        };
+        let desk = Desk::new(server, &config.options, &config.terms, manners, error::meaning);
         Self { desk, config: config.clone() }
     }
 
@@ -92,7 +97,7 @@ impl Base for Database {
         let text = "SELECT (SELECT COALESCE(MAX(version), 0) FROM bramah_schema), \
                            (SELECT COUNT(*) FROM information_schema.tables \
                              WHERE table_schema = DATABASE() AND engine <> 'InnoDB' \
-                               AND table_name IN ('bramah_claims', 'bramah_stripes', 'bramah_floors'))";
+                               AND table_name IN ('bramah_claims', 'bramah_stripes', 'bramah_floors', 'bramah_keys'))";
         let rows = self.desk.call(text.to_owned(), patience).await?;
         let read =
             |row: &MySqlRow| -> Result<(i64, i64), sqlx::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
@@ -243,16 +248,7 @@ impl Base for Database {
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {
-        let wanted = match &scope {
-            Scope::All => "TRUE".to_owned(),
-            Scope::Exact(name) => format!("name = {}", bytes(name.as_str())),
-            // What is below begins with the name and a slash, and ends before the character after the slash.
-            Scope::Under(name) => {
-                let name = name.as_str();
-                let (from, to) = (bytes(&format!("{name}/")), bytes(&format!("{name}0")));
-                format!("(name = {} OR name >= {from} AND name < {to})", bytes(name))
-            }
-        };
+        let wanted = wanted(&scope);
         let text = format!(
             "SELECT LOWER(HEX(c.session)), c.seq, CONVERT(c.name USING utf8mb4), c.capacity, c.weight, c.ttl, c.lease, c.note, \
                     c.held, COALESCE(c.raised, c.ticket), ({NOW} - c.entered) DIV 1000, \
@@ -268,5 +264,19 @@ impl Base for Database {
         );
         let rows = self.desk.call(text, patience).await?;
         Ok((seen, self.desk.read(&rows, |row| Reader(row).broken())?))
+    }
+}
+
+/// Which names, as a condition.
+pub(crate) fn wanted(scope: &Scope) -> String {
+    match scope {
+        Scope::All => "TRUE".to_owned(),
+        Scope::Exact(name) => format!("name = {}", bytes(name.as_str())),
+        // What is below begins with the name and a slash, and ends before the character after the slash.
+        Scope::Under(name) => {
+            let name = name.as_str();
+            let (from, to) = (bytes(&format!("{name}/")), bytes(&format!("{name}0")));
+            format!("(name = {} OR name >= {from} AND name < {to})", bytes(name))
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bramah_core::Result;
+use bramah_relational::Mode;
 use sqlx::Row;
 
 use crate::{MySql, base::Database};
@@ -26,6 +27,8 @@ pub struct Facts {
     pub most_connections: i64,
     /// How many claims whose time is up wait for somebody to come by.
     pub expired: i64,
+    /// Whether locks are those of `GET_LOCK`.
+    pub is_session: bool,
 }
 
 /// How long one question may take.
@@ -43,8 +46,9 @@ const EXPIRED: &str = "SELECT COUNT(*) FROM bramah_claims WHERE expires <= \
 /// Of a server that cannot be reached, or has no tables of bramah's.
 pub async fn examine(url: &str) -> Result<Facts> {
     let mysql = MySql::from_url(url)?;
-    let base = mysql.0.base().clone();
-    mysql.0.office().run(async move { look(&base).await }).await
+    let (base, office) = mysql.base();
+    let base = base.clone();
+    office.run(async move { look(&base).await }).await
 }
 
 async fn look(base: &Database) -> Result<Facts> {
@@ -67,5 +71,6 @@ async fn look(base: &Database) -> Result<Facts> {
         waits_for_replica: is_on("rpl_semi_sync_master_enabled") || is_on("rpl_semi_sync_source_enabled"),
         most_connections: value("max_connections").parse().unwrap_or(0),
         expired,
+        is_session: base.config.terms.mode == Mode::Session,
     })
 }

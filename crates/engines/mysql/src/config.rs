@@ -6,6 +6,8 @@ use bramah_core::{Error, ErrorKind, Result};
 use bramah_relational::Terms;
 use sqlx::mysql::MySqlConnectOptions;
 
+use crate::keys::Keys;
+
 /// What the driver understands.
 const DRIVERS: [&str; 5] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket"];
 
@@ -16,6 +18,8 @@ pub struct Config {
     pub(crate) terms: Terms,
     /// Whether it was said that nobody writes to another server of the cluster.
     pub(crate) single_writer: bool,
+    /// How names become names of the server's, in session mode.
+    pub(crate) keys: Keys,
 }
 
 impl Config {
@@ -25,8 +29,11 @@ impl Config {
     ///
     /// | option | values |
     /// |---|---|
-    /// | `mode` | `table` |
+    /// | `mode` | `table` (if not said): locks are rows; `session`: those of `GET_LOCK`, which end with the connection |
     /// | `pool` | 1 to 256 connections for calls, 8 if not said; up to four more renew |
+    /// | `connections` | 1 to 256 connections that have locks in session mode, 16 if not said |
+    /// | `holds` | how many locks a session may have in session mode, 1000 if not said |
+    /// | `keys` | what the server calls locks in session mode: `sha256` (if not said), `plain`, `distributedlock` |
     /// | `pool_idle` | `60s` (if not said): how long a connection may rest before it ends |
     /// | `connect_timeout`, `timeout` | `500ms`, `2s` (if not said) |
     /// | `galera` | `single-writer`: every client of a cluster with several writers is pointed at the same server |
@@ -40,11 +47,15 @@ impl Config {
         let rest = url.strip_prefix("mysql://").or_else(|| url.strip_prefix("mariadb://"));
         let rest = rest.ok_or_else(|| wrong("it starts with mysql:// or mariadb://"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut single_writer = false;
+        let (mut single_writer, mut keys) = (false, Keys::default());
         let own = |name: &str, value: &str| {
             match (name, value) {
                 ("galera", "single-writer") => single_writer = true,
                 ("galera", _) => return Err(wrong("galera= is single-writer")),
+                ("keys", word) => {
+                    let known = Keys::from_word(word);
+                    keys = known.ok_or_else(|| wrong(format!("keys= is {}", Keys::NAMES)))?;
+                }
                 ("password", _) => {
                     return Err(wrong(
                         "a password among the options would be printed; put it before the host",
@@ -54,7 +65,7 @@ impl Config {
             }
             Ok(true)
         };
-        let (terms, theirs) = Terms::read("mysql", query, "galera", &DRIVERS, own)?;
+        let (terms, theirs) = Terms::read("mysql", query, "galera, keys", &DRIVERS, own)?;
         let cleaned = format!("mysql://{place}?{}", theirs.join("&"));
         // The driver's words may quote the url, and a password with it.
         let options = MySqlConnectOptions::from_str(&cleaned).map_err(|_| {
@@ -66,7 +77,7 @@ impl Config {
         // A connection begins with a greeting of ours, which says all that is needed in one message.
         let options =
             options.pipes_as_concat(false).no_engine_substitution(false).timezone(None).set_names(false);
-        Ok(Self { options, terms, single_writer })
+        Ok(Self { options, terms, single_writer, keys })
     }
 
     /// `host:port`, for errors.
@@ -120,7 +131,7 @@ mod tests {
             ("mysql://u:secret@h/d?charset=latin1", "there is no option \"charset\""),
             ("mysql://u:secret@h/d?password=secret", "a password among the options would be printed"),
             ("mysql://u:secret@h/d?galera=yes", "galera= is single-writer"),
-            ("mysql://u:secret@h/d?mode=session", "mode=session is not built yet"),
+            ("mysql://u:secret@h/d?mode=session&keys=md5", "keys= is sha256, plain or distributedlock"),
             ("mysql://u:secret@h/d?pool=0", "pool=0: expected 1 to 256"),
             ("mysql://u:secret@h/d?ssl-mode=secret", "percent-encode"),
             ("mysql://u:secret@h:notaport/d", "percent-encode"),

@@ -31,7 +31,7 @@ pub(crate) fn meaning(error: &dyn DatabaseError, server: &str, message: &str) ->
         1045 | 1130 | 1698 | 1820 | 1862 => {
             (ErrorKind::Denied, format!("{server} refuses the login: {message}"))
         }
-        1044 | 1142 | 1143 | 1227 | 1370 => (
+        1044 | 1095 | 1142 | 1143 | 1227 | 1370 => (
             ErrorKind::Denied,
             format!("{server} does not allow it: {message}; see docs/engines/mysql.md for the rights needed"),
         ),
@@ -59,4 +59,9 @@ pub(crate) fn is_farewell(error: &dyn DatabaseError) -> bool {
 /// Whether another try at once may succeed: the server undid it for the sake of another.
 pub(crate) fn is_undone(error: &dyn DatabaseError) -> bool {
     matches!(number(error), 1020 | 1205 | 1213)
+}
+
+/// Whether a statement was ended by somebody's wish.
+pub(crate) fn is_cancelled(error: &dyn DatabaseError) -> bool {
+    number(error) == 1317
 }

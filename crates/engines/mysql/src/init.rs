@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What `bramah init` runs: statements, and a line of four dashes between each two.
-const SCHEMA: &str = include_str!("../sql/schema.sql");
+const SCHEMA: &str = concat!(include_str!("../sql/schema.sql"), include_str!("../sql/session.sql"));
 
 /// What `bramah init` runs the first time, as a script for the server's own client.
 pub fn script() -> String {

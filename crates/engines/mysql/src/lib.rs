@@ -1,9 +1,14 @@
 //! Locks on MySQL and MariaDB.
 //!
-//! A lock is a line of rows in `bramah_claims`; the procedures that change it are in `sql/schema.sql`, and `bramah init` writes
+//! In table mode a lock is a line of rows in `bramah_claims`; the procedures that change it are in `sql/schema.sql`, and `bramah init` writes
 //! them. One call is one `CALL`, so one round trip, and one transaction that begins and ends in it: no lock of the server's waits
 //! for a client. Nobody is told anything by these servers, so each process asks one question for all its waiters, from every
 //! few milliseconds after something happened to twenty times a second.
+//!
+//! In session mode a lock is one of the server's own (`GET_LOCK`), for as long as a connection lasts that says something from time
+//! to time: see [`Pinned`], and `sql/session.sql`. Waiters are told there, each by the end of its own wait.
+//!
+//! In table mode:
 //!
 //! | what happens | what follows |
 //! |---|---|
@@ -19,21 +24,32 @@ pub mod checkup;
 mod config;
 mod error;
 mod init;
+mod keys;
+mod session;
 mod state;
 mod text;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Engine, Result};
-use bramah_relational::{Office, Shelf, Table};
+use bramah_core::{Engine, Name, Result};
+use bramah_relational::{Mode, Office, Pinned, Shelf, Table};
 
 use base::Database;
 pub use config::Config;
 pub use init::script;
 
-/// Locks in a table of MySQL or MariaDB. Clones share their connections.
+/// How long it may take to forget a lock.
+const FORGETTING: Duration = Duration::from_secs(5);
+
+/// Locks in MySQL or MariaDB. Clones share their connections.
 #[derive(Clone, Debug)]
-pub struct MySql(Table<Database>);
+pub struct MySql(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Table(Table<Database>),
+    Session(Pinned<Database>),
+}
 
 impl MySql {
     /// The engine for a URL; see [`Config::from_url`]. While one for the same URL is in use in this process, it is the same, with
@@ -42,8 +58,13 @@ impl MySql {
     /// # Errors
     /// `Invalid` for a URL that is not understood. Nothing is connected to yet.
     pub fn from_url(url: &str) -> Result<Self> {
-        static SHELF: Shelf<Table<Database>> = Shelf::new();
-        SHELF.get(url, || Ok(Self::new(&Config::from_url(url)?)?.0)).map(Self)
+        static TABLES: Shelf<Table<Database>> = Shelf::new();
+        static SESSIONS: Shelf<Pinned<Database>> = Shelf::new();
+        let config = Config::from_url(url)?;
+        match config.terms.mode {
+            Mode::Table => TABLES.get(url, || table(&config)).map(Kind::Table).map(Self),
+            Mode::Session => SESSIONS.get(url, || pinned(&config)).map(Kind::Session).map(Self),
+        }
     }
 
     /// The engine for settings of your own.
@@ -51,7 +72,17 @@ impl MySql {
     /// # Errors
     /// `Unavailable` if no thread can be had for it. Nothing is connected to yet.
     pub fn new(config: &Config) -> Result<Self> {
-        Ok(Self(Table::new(Arc::new(Database::new(config)), Office::open()?)))
+        match config.terms.mode {
+            Mode::Table => table(config).map(Kind::Table).map(Self),
+            Mode::Session => pinned(config).map(Kind::Session).map(Self),
+        }
+    }
+
+    fn base(&self) -> (&Arc<Database>, &Office) {
+        match &self.0 {
+            Kind::Table(table) => (table.base(), table.office()),
+            Kind::Session(pinned) => (pinned.dialect(), pinned.office()),
+        }
     }
 
     /// Creates the tables and procedures, or brings them up to this version. What is there is kept.
@@ -59,13 +90,37 @@ impl MySql {
     /// # Errors
     /// Of a server that cannot be reached, is not fit, or does not allow it.
     pub async fn init(&self) -> Result<()> {
-        let base = self.0.base().clone();
-        self.0.office().run(async move { base.init().await }).await
+        let (base, office) = self.base();
+        let base = base.clone();
+        office.run(async move { base.init().await }).await
     }
+
+    /// Removes what is kept of a lock that is out of use: in session mode its key, and with it the count of its fences, which
+    /// begins anew if the lock is used again. In table mode nothing is kept.
+    ///
+    /// # Errors
+    /// Of a server that cannot be reached, or does not allow it.
+    pub async fn forget(&self, name: &Name) -> Result<()> {
+        let Kind::Session(pinned) = &self.0 else { return Ok(()) };
+        let base = pinned.dialect().clone();
+        let text = format!("DELETE FROM bramah_keys WHERE name = {}", text::bytes(name.as_str()));
+        pinned.office().run(async move { base.desk.call(text, FORGETTING).await.map(drop) }).await
+    }
+}
+
+fn table(config: &Config) -> Result<Table<Database>> {
+    Ok(Table::new(Arc::new(Database::new(config)), Office::open()?))
+}
+
+fn pinned(config: &Config) -> Result<Pinned<Database>> {
+    Ok(Pinned::new(Arc::new(Database::new(config)), Office::open()?))
 }
 
 impl From<MySql> for Arc<dyn Engine> {
     fn from(mysql: MySql) -> Self {
-        Arc::new(mysql.0)
+        match mysql.0 {
+            Kind::Table(table) => Arc::new(table),
+            Kind::Session(pinned) => Arc::new(pinned),
+        }
     }
 }

@@ -11,13 +11,14 @@ pub(crate) struct State {
     galera: bool,
     primaries: bool,
     logs_statements: bool,
+    shows_connections: bool,
 }
 
 impl State {
     /// What to ask for it. Not every server has every one of them.
     pub(crate) const QUESTION: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'read_only', \
          'super_read_only', 'innodb_read_only', 'wsrep_on', 'group_replication_group_name', \
-         'group_replication_single_primary_mode', 'log_bin', 'binlog_format')";
+         'group_replication_single_primary_mode', 'log_bin', 'binlog_format', 'performance_schema')";
 
     /// Reads the names and values that are answered.
     pub(crate) fn read(settings: &[(String, String)]) -> Self {
@@ -35,6 +36,7 @@ impl State {
             primaries: is_on("group_replication_group_name")
                 && !is_on("group_replication_single_primary_mode"),
             logs_statements: is_on("log_bin") && value("binlog_format").eq_ignore_ascii_case("STATEMENT"),
+            shows_connections: is_on("performance_schema"),
         }
     }
 
@@ -81,9 +83,32 @@ impl State {
         Ok(())
     }
 
+    /// Whether locks can be kept there in session mode: who waits has to be seen, also by users without rights.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check_session(&self, server: &str) -> Result<()> {
+        let refused = |text: &str| {
+            let text = format!("{server} {text}, and without that nobody sees who waits; use mode=table");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        };
+        let mut parts = self.parts();
+        match [parts.next(), parts.next(), parts.next()] {
+            _ if self.is_mariadb => Ok(()),
+            [Some(8), Some(0), Some(0..22)] => {
+                refused("is older than MySQL 8.0.22, which is the first with performance_schema.processlist")
+            }
+            _ if !self.shows_connections => refused("has its performance_schema turned off"),
+            _ => Ok(()),
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = u32> {
+        self.version.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok())
+    }
+
     fn is_recent(&self) -> bool {
-        let mut parts =
-            self.version.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
+        let mut parts = self.parts();
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         version >= if self.is_mariadb { (10, 6) } else { (8, 0) }
     }
@@ -116,6 +141,22 @@ mod tests {
         for version in ["5.7.44-log", "10.5.9-MariaDB", "8", ""] {
             let said = said(&[("version", version)]);
             assert_eq!(said.contains("the oldest that will do"), version != "8", "{version}: {said}");
+        }
+    }
+
+    #[test]
+    fn session_mode_wants_to_see_who_waits() {
+        for (version, shows, is_fit) in [
+            ("8.0.22", "ON", true),
+            ("9.7.4-2", "ON", true),
+            ("8.0.21", "ON", false),
+            ("8.4.0", "OFF", false),
+            ("10.11.18-MariaDB-0+deb12u1", "OFF", true),
+        ] {
+            let settings = [("version", version), ("performance_schema", shows)];
+            let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let checked = State::read(&settings).check_session("mysql at db:3306");
+            assert_eq!(checked.is_ok(), is_fit, "{version}: {checked:?}");
         }
     }
 

@@ -3,5 +3,5 @@
 mod rig;
 
 fn main() -> std::process::ExitCode {
-    rig::run(bramah_lab::servers::Flavor::MySql)
+    rig::run(bramah_lab::servers::Flavor::MySql, rig::Mode::Table)
 }

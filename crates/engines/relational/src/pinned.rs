@@ -123,7 +123,7 @@ impl<D: Dialect> Inner<D> {
     }
 
     fn room(&self, session: SessionId) -> Result<Arc<Room<D>>> {
-        let room = self.rooms().get(&session).filter(|room| !room.is_over()).cloned();
+        let room = self.rooms().get(&session).filter(|room| room.is_alive()).cloned();
         room.ok_or_else(|| {
             let text = format!("{}: the session has ended, and its locks with it", self.dialect.server());
             Error::new(ErrorKind::Lost, text)
@@ -150,6 +150,7 @@ impl<D: Dialect> Inner<D> {
             return Ok(room.ttl);
         }
         let session = opening.session;
+        self.close(session).await;
         let room = Room::open(self.dialect.clone(), self.office.clone(), self.seats.clone(), opening).await?;
         let ttl = room.ttl;
         let inner = Arc::downgrade(self);
@@ -181,7 +182,7 @@ impl<D: Dialect> Inner<D> {
             let ask = D::ask(&mut one, self.dialect.who()).await;
             let again = badge(&ask.map_err(|error| explain(Trouble::Said(error)))?)?;
             let _ = one.close().await;
-            if first == other || first != again {
+            if first.number == other.number || first.number != again.number {
                 return Err(room::swapped(self.dialect.server()));
             }
             Ok(())

@@ -17,6 +17,9 @@ use crate::Trouble;
 const TRUST: Duration = Duration::from_secs(2);
 const UNTOLD: Duration = Duration::from_millis(100);
 
+/// How often it is looked whether a wait has begun.
+const PLACING: Duration = Duration::from_millis(2);
+
 /// How often a wait that is to end is ended again: the wish may come before the wait.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -142,30 +145,63 @@ impl<D: Dialect> Room<D> {
         patience: Duration,
     ) -> Result<Standing> {
         let wake = entry.wake();
-        let (tell, told) = oneshot::channel();
+        let (tell, mut told) = oneshot::channel();
         *state = State::Waiting { link: None, leaving: false };
         let (room, waiting) = (self.clone(), entry.clone());
-        // Whoever enters has the state for as long as it is told.
-        let (held, may_begin) = oneshot::channel::<()>();
         self.office.spawn(async move {
-            let lined_up = room.stand(&waiting).await;
-            let is_up = lined_up.as_ref().map(|(_, ahead)| *ahead).map_err(Error::clone);
-            let _ = tell.send(is_up);
-            let _ = may_begin.await;
-            match lined_up {
-                Ok((link, _)) => room.await_turn(&waiting, &link).await,
-                Err(_) => room.settle(&waiting, None, None).await,
+            // Where nobody waits to be told, it goes on here.
+            match tell.send(room.stand(&waiting).await) {
+                Ok(()) => {}
+                Err(Ok((link, _))) => room.await_turn(&waiting, &link).await,
+                Err(Err(_)) => room.settle(&waiting, None, None).await,
             }
         });
-        let ahead = timeout(patience, told).await;
-        drop(held);
-        match ahead {
-            Ok(Ok(Ok(ahead))) => Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: TRUST }),
-            Ok(Ok(Err(error))) => {
-                *state = State::Gone;
+        let stood = match timeout(patience, &mut told).await {
+            Ok(stood) => stood.ok(),
+            Err(_) => {
+                told.close();
+                told.try_recv().ok()
+            }
+        };
+        match stood {
+            Some(Ok((link, ahead))) => {
+                self.begin(entry, state, link, patience).await;
+                Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: TRUST })
+            }
+            Some(Err(error)) => {
+                *state = State::New;
                 Err(error)
             }
-            _ => Ok(Standing::Queued { ahead: Some(1), wake, sleep: TRUST }),
+            None => Ok(Standing::Queued { ahead: Some(1), wake, sleep: TRUST }),
+        }
+    }
+
+    /// Begins to wait on this connection. Ends when the server has the claim in its line: what was only sent may be overtaken. Or
+    /// when the wait is over already.
+    async fn begin(
+        self: &Arc<Self>,
+        entry: &Arc<Entry<D>>,
+        state: &mut State<D>,
+        link: Arc<Link<D>>,
+        patience: Duration,
+    ) {
+        let told = link.send(self.dialect.wait(&entry.claim, &entry.key));
+        *state = State::Waiting { link: Some(link.clone()), leaving: false };
+        let (over, mut is_over) = oneshot::channel::<()>();
+        let (room, waiting) = (self.clone(), entry.clone());
+        self.office.spawn(async move {
+            let answer = told.await.ok().and_then(Result::ok);
+            drop(over);
+            room.settle(&waiting, Some(&link), answer).await;
+        });
+        let until = self.clock.now() + patience;
+        while self.clock.now() < until {
+            let left = until.since(self.clock.now());
+            let found = self.dialect.clone().call(self.dialect.find(&entry.claim), left).await;
+            // Who cannot look knows no more if it waits.
+            if !found.is_ok_and(|rows| rows.is_empty()) || timeout(PLACING, &mut is_over).await.is_ok() {
+                return;
+            }
         }
     }
 

@@ -93,6 +93,11 @@ impl<D: Dialect> Room<D> {
         self.over.load(Ordering::Acquire)
     }
 
+    /// Whether it may be heard of again. One that was silent for its ttl is at its end, also if nobody has seen to that yet.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.is_over() && self.silence() <= self.ttl
+    }
+
     /// The session is heard of.
     pub(crate) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();

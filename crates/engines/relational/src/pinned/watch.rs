@@ -40,6 +40,12 @@ struct Belief<D: Dialect> {
 }
 
 impl<D: Dialect> Room<D> {
+    /// How long until the next look: not beyond the session's end.
+    fn pause(&self) -> Duration {
+        let left = self.ttl.saturating_sub(self.silence()) + Duration::from_millis(1);
+        LOOK.min(self.ttl / 3).min(left)
+    }
+
     /// Looks at every claim of the session, and has every connection that has one say a word, for the server ends those that are
     /// silent. What is not ours any more is given up.
     pub(super) async fn look(self: &Arc<Self>, patience: Duration) -> HashMap<u64, Verdict> {
@@ -159,13 +165,12 @@ fn judge<D: Dialect>(belief: &Belief<D>, rolled: Option<&[Rolled]>, heard: &Hash
 pub(super) async fn attend<D: Dialect>(room: Weak<Room<D>>, end: impl Fn(SessionId)) {
     let mut signed = None;
     loop {
-        let Some(pause) = room.upgrade().filter(|room| !room.is_over()).map(|room| LOOK.min(room.ttl / 3))
-        else {
+        let Some(pause) = room.upgrade().filter(|room| !room.is_over()).map(|room| room.pause()) else {
             return;
         };
         tokio::time::sleep(pause).await;
         let Some(room) = room.upgrade().filter(|room| !room.is_over()) else { return };
-        if room.silence() > room.ttl {
+        if !room.is_alive() {
             let claims: Vec<_> = room.entries().values().map(|entry| entry.claim.id).collect();
             end(room.opening.session);
             room.close().await;
