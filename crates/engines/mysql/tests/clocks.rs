@@ -13,7 +13,7 @@ use crate::stage::{SOON, flavors, ready, until_waiting};
 
 fn main() -> ExitCode {
     if std::env::var_os(CHILD).is_some() {
-        return rig::run(Flavor::MariaDb);
+        return rig::run(Flavor::MariaDb, rig::Mode::Table);
     }
     match ShiftedClock::new() {
         Ok(clock) => flavors().into_iter().for_each(|flavor| it_is_set(flavor, &clock)),

@@ -70,7 +70,7 @@ fn suite(flavor: Flavor, mode: Mode, url: String, server: Option<Arc<Server>>) -
         // Sixteen at once, all of them looking every other millisecond, are more than two cores have time for.
         Mode::Table => (flavor.name().to_owned(), 8),
         // A session there begins with a connection, which is dear.
-        Mode::Session => (format!("{}, session", flavor.name()), 6),
+        Mode::Session => (format!("{}, session", flavor.name()), 4),
     };
     Suite::new(&name, setup).children(connect).abreast(abreast).main()
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(name: &str, deployment: Deployment) -> ExitCode {
     };
     let suite = Suite::new(name, setup).children(connect);
     // A session there begins with a connection, which is dear.
-    let suite = if deployment == Deployment::Session { suite.abreast(5) } else { suite };
+    let suite = if deployment == Deployment::Session { suite.abreast(4) } else { suite };
     let done = suite.main();
     match looked_at.map_or(Ok(()), |server| leftovers(&server)) {
         Err(why) => {
