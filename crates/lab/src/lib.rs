@@ -67,6 +67,6 @@ pub use rustix::process::Signal;
 pub use scratch::Scratch;
 pub use sentinels::Sentinels;
 #[cfg(feature = "tls")]
-pub use tls::{Certificates, TlsEtcd, TlsRedis, TlsZooKeeper};
+pub use tls::{Certificates, TlsDatabase, TlsEtcd, TlsRedis, TlsZooKeeper};
 pub use wire::{Reply, Wire};
 pub use zookeeper::ZooKeeper;

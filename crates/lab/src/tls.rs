@@ -1,5 +1,6 @@
 //! Servers that speak TLS, and the certificates for them.
 
+mod databases;
 mod etcd;
 mod zookeeper;
 
@@ -14,7 +15,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-pub use self::{etcd::TlsEtcd, zookeeper::TlsZooKeeper};
+pub use self::{databases::TlsDatabase, etcd::TlsEtcd, zookeeper::TlsZooKeeper};
 use crate::{
     redis::{Redis, Role},
     scratch::Scratch,

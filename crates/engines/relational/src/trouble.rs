@@ -47,6 +47,14 @@ impl Trouble {
 fn said(error: sqlx::Error, server: &str, meaning: Meaning) -> Error {
     let (kind, text) = match &error {
         sqlx::Error::Database(theirs) => meaning(&**theirs, server, &clean(theirs.message())),
+        // So the driver tells what TLS says.
+        sqlx::Error::Io(why) if why.kind() == std::io::ErrorKind::InvalidData => (
+            ErrorKind::Unavailable,
+            format!(
+                "{server}: no TLS: {}; is its certificate signed by an authority that you trust, and for this host?",
+                clean(&why.to_string())
+            ),
+        ),
         sqlx::Error::Io(why) => (
             ErrorKind::Unavailable,
             format!(
