@@ -6,12 +6,12 @@ mod stage;
 use std::time::Duration;
 
 use bramah_core::ErrorKind;
-use bramah_lab::How;
+use bramah_lab::{How, Postgres as Server};
 
 use crate::stage::{SOON, lock, ready, session};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn after_a_failover_to_a_standby_that_had_everything_fences_rise() {
+/// A server, and a standby that has every commit before it is answered.
+async fn followed() -> (Server, Server) {
     let server = ready(&[]).await;
     let standby = server.standby().unwrap();
     server.sql("ALTER SYSTEM SET synchronous_standby_names = '*'").unwrap();
@@ -22,6 +22,12 @@ async fn after_a_failover_to_a_standby_that_had_everything_fences_rise() {
             _ => Err("it does not follow yet".to_owned()),
         };
     bramah_lab::until("the standby to be synchronous", SOON, sync).unwrap();
+    (server, standby)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failover_to_a_standby_that_had_everything_fences_rise() {
+    let (server, standby) = followed().await;
     let ttl = Duration::from_secs(2);
     let first = session(&server.url(), ttl).await;
     let mut last = None;
@@ -39,6 +45,26 @@ async fn after_a_failover_to_a_standby_that_had_everything_fences_rise() {
     let next = lock(&second, "failover").await;
     assert!(!guard.is_held(), "two believe to hold it");
     assert!(next.fence() > last, "{:?} after {last:?}", next.fence());
+    next.release().await;
+}
+
+/// In session mode the locks are in the memory of the server that has gone, and the fences in a table.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failover_session_mode_knows_no_lock_and_every_fence() {
+    let (server, standby) = followed().await;
+    let url = |server: &Server| format!("{}?mode=session", server.url());
+    let ttl = Duration::from_secs(30);
+    let first = session(&url(&server), ttl).await;
+    for _ in 0..5 {
+        lock(&first, "failover").await.release().await;
+    }
+    let guard = lock(&first, "failover").await;
+    server.stop(How::Immediate).unwrap();
+    standby.promote().unwrap();
+    let second = session(&url(&standby), ttl).await;
+    let next = second.mutex("failover").unwrap().try_lock().await.unwrap().expect("nobody has it there");
+    assert!(next.fence() > guard.fence(), "{:?} after {:?}", next.fence(), guard.fence());
+    tokio::time::timeout(SOON, guard.lost()).await.expect("the first one does not learn of it");
     next.release().await;
 }
 
