@@ -46,6 +46,8 @@ pub enum Need {
     Strays,
     /// Fixed leases that the store ends.
     StoredLeases,
+    /// Fixed leases that the process ends.
+    KeptLeases,
     /// A store that a child process can reach.
     Children,
     /// A store that can be restarted.
@@ -132,6 +134,9 @@ impl Need {
             }
             Self::StoredLeases => {
                 (profile.lease == Leasing::Stored, "the profile has no leases that the store ends")
+            }
+            Self::KeptLeases => {
+                (profile.lease == Leasing::Kept, "the profile has leases that the store ends")
             }
             Self::Children => (target.address().is_some(), "the target has no address for a child process"),
             Self::Leaving => (!target.is_bound(), "the store keeps nothing without its process"),

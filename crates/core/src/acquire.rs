@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tracing::{Instrument, debug, debug_span, trace};
 
 use crate::{
-    Error, ErrorKind, Fence, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake, Woken,
+    Error, ErrorKind, Fence, Leasing, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake,
+    Woken,
     core::{Core, Flight, Handle, Want},
     gate::{Busy, Pass, Turn},
     hold::Hold,
@@ -93,7 +94,13 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
             Ok(Standing::Held { fence, left }) => {
                 let lease = left.or(want.lease);
                 let (until, now) = (core.good_until(sent, lease), core.clock.now());
-                if seat.hold_until(until, now) {
+                let is_held = match lease {
+                    Some(_) if core.profile.lease == Leasing::Kept => {
+                        seat.hold_leased(core.good_until(sent, None), until, now)
+                    }
+                    _ => seat.hold_until(until, now),
+                };
+                if is_held {
                     let ends = lease.map(|lease| (until, sent + lease));
                     return Ok(Some(attempt.granted(&seat, want, fence, ends, (started, now))));
                 }

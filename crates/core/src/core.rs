@@ -20,7 +20,7 @@ use crate::{
     gate::{Gate, Pass, Turns},
     keeper::Order,
     parting::{Parting, settle},
-    seat::Seat,
+    seat::{Phase, Seat},
 };
 
 /// How long the last handle of a session waits for what is being withdrawn when it is dropped.
@@ -238,7 +238,10 @@ impl Core {
         if found.is_empty() {
             return found;
         }
-        let mut known: HashSet<u64> = self.seats().iter().map(|(_, seat)| seat.id.seq).collect();
+        // What was lost is nobody's any more, also while its guard is there. A fixed lease has a timer, which leaves it on time.
+        let lives = |seat: &Seat| seat.phase() != Phase::Lost || seat.claim().lease.is_some();
+        let mut known: HashSet<u64> =
+            self.seats().iter().filter(|(_, seat)| lives(seat)).map(|(_, seat)| seat.id.seq).collect();
         known.extend(self.left.lock().unwrap_or_else(PoisonError::into_inner).iter());
         found.into_iter().filter(|claim| !known.contains(&claim.id.seq)).collect()
     }

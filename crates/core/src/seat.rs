@@ -21,6 +21,8 @@ pub(crate) struct Seat {
     claim: Mutex<Arc<Claim>>,
     phase: AtomicU8,
     deadline_ns: AtomicU64,
+    /// Where the process ends a fixed lease: when. The hold lasts no longer than its session is proven either.
+    lease_ns: AtomicU64,
     /// Whether the store has confirmed the hold to us. One that was pushed is kept no longer than its place was.
     proven: AtomicBool,
     /// Until when a message that entered it, and was not answered, may still arrive: also after it has left.
@@ -53,6 +55,7 @@ impl Seat {
             claim: Mutex::new(claim),
             phase: AtomicU8::new(Phase::Entering as u8),
             deadline_ns: AtomicU64::new(0),
+            lease_ns: AtomicU64::new(u64::MAX),
             proven: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
             signal: Notify::new(),
@@ -112,6 +115,12 @@ impl Seat {
         self.advance(Phase::Held)
     }
 
+    /// The same for a fixed lease that nobody but us ends, at `ends`: the store keeps it no longer than the session.
+    pub(crate) fn hold_leased(&self, until: Moment, ends: Moment, now: Moment) -> bool {
+        self.lease_ns.store(ends.ns(), Ordering::Release);
+        self.hold_until(until.min(ends), now)
+    }
+
     /// A grant was pushed. It counts while the place that it stands in does.
     pub(crate) fn hold_pushed(&self, now: Moment) -> bool {
         now < self.deadline() && self.advance(Phase::Held)
@@ -138,8 +147,12 @@ impl Seat {
                 self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
             }
             Phase::Held if self.lapse(now) => {}
-            Phase::Held if self.claim().lease.is_none() => {
-                self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
+            Phase::Held => {
+                let ends = self.lease_ns.load(Ordering::Acquire);
+                // A lease that the store ends is never renewed.
+                if ends != u64::MAX || self.claim().lease.is_none() {
+                    self.deadline_ns.fetch_max(until.ns().min(ends), Ordering::AcqRel);
+                }
             }
             _ => {}
         }
@@ -281,6 +294,18 @@ mod tests {
         seat.confirm(at(900), at(50));
         assert_eq!(seat.deadline(), at(60));
         assert!(!seat.lapse(at(59)) && seat.lapse(at(60)));
+    }
+
+    #[test]
+    fn a_lease_that_the_process_ends_lasts_no_longer_than_its_session_is_proven() {
+        let seat = leased(Some(Duration::from_secs(1)));
+        assert!(seat.hold_leased(at(100), at(500), at(10)));
+        assert_eq!(seat.deadline(), at(100));
+        seat.confirm(at(300), at(50));
+        assert_eq!(seat.deadline(), at(300), "the session was proven");
+        seat.confirm(at(900), at(250));
+        assert_eq!(seat.deadline(), at(500), "the lease has an end of its own");
+        assert!(seat.lapse(at(500)));
     }
 
     #[test]

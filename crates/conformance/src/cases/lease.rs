@@ -7,6 +7,7 @@ use bramah_core::{Guard, Moment, Release};
 use crate::{
     bench::{Bench, LONG, SHORT, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq},
+    twist::{Flow, Valve},
 };
 
 cases! { "lease":
@@ -16,6 +17,7 @@ cases! { "lease":
     one_that_was_waited_for_starts_with_its_grant [Fifo],
     a_release_ends_it_early,
     the_store_ends_it_when_its_process_does_not [StoredLeases],
+    a_long_one_of_who_is_cut_off_ends_with_its_session [KeptLeases, Expiry],
     max_hold_ends_a_holder_that_hangs,
     max_hold_leaves_a_quick_holder_alone,
 }
@@ -44,6 +46,22 @@ async fn it_ends_on_time(bench: Bench) -> Outcome {
     let guard = session.mutex(bench.name("x"))?.lease(SHORT).lock().await?;
     ensure!(guard.remaining() <= SHORT, "{:?} remain of a lease of {SHORT:?}", guard.remaining());
     ends_between(&bench, guard, started, SHORT).await
+}
+
+async fn a_long_one_of_who_is_cut_off_ends_with_its_session(bench: Bench) -> Outcome {
+    let valve = Valve::new();
+    let session = bench.session_on(bench.twisted(&valve).await?, SHORT * 2).await?;
+    let name = bench.name("x");
+    let guard = session.mutex(&name)?.lease(LONG).lock().await?;
+    // It hangs from the session, and is kept with it.
+    bench.pass(SHORT * 3).await;
+    ensure!(guard.is_held(), "a lease of {LONG:?} was lost while its session lives");
+    valve.set_all(Flow::Held);
+    let next = bench.session().await?.mutex(&name)?.lock().await?;
+    ensure!(!guard.is_held(), "the old holder believed in it when the next was granted");
+    ensure!(next.is_held(), "what was granted is not held");
+    valve.set_all(Flow::Open);
+    Ok(())
 }
 
 async fn it_is_never_renewed(bench: Bench) -> Outcome {

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::{Done, FLIGHTS, PLACES};
 use crate::{
-    Claim, ClaimId, Liveness, Moment,
+    Claim, ClaimId, Leasing, Liveness, Moment,
     core::Core,
     parting::{jittered, settle, within},
     seat::{Phase, Seat},
@@ -53,7 +53,9 @@ impl Kept {
             }
             if due || places_due && seat.is_brief() {
                 let claim = seat.claim();
-                if phase == Phase::Waiting || claim.lease.is_none() {
+                // A lease that the store ends is never renewed; one that we end hangs from the session.
+                let is_kept = self.core.profile.lease == Leasing::Kept;
+                if phase == Phase::Waiting || is_kept || claim.lease.is_none() {
                     asked.push(Asked { seat: seat.clone(), phase });
                     claims.push(claim);
                 }

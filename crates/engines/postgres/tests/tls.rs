@@ -1,6 +1,5 @@
 //! By TLS: the server is who it says, and nothing goes in the clear.
 #![cfg(feature = "tls")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
 
