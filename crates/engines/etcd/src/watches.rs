@@ -1,0 +1,305 @@
+//! What is watched: one stream for an engine carries all of it.
+//!
+//! A watch fires once. It fires when what it is about happens, and also when etcd cannot tell any more (what it would have to begin
+//! with was compacted): who hears it looks for himself. A stream that breaks, or falls silent, is begun anew at a member that
+//! answers, and every watch goes on where it was, so nothing falls between.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::Clock;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::timeout,
+};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+use tracing::debug;
+
+use crate::{
+    error::{Trouble, is_token},
+    layout::{Span, is_child},
+    net::{LARGEST, Net, Way},
+    proto::etcdserverpb::{
+        WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+        watch_client::WatchClient, watch_create_request::FilterType, watch_request::RequestUnion,
+    },
+};
+
+/// How often a stream is asked whether it is there, and how long it may say nothing.
+const ASKED: Duration = Duration::from_millis(700);
+const SILENCE: Duration = Duration::from_millis(2500);
+
+/// Between two attempts to begin a stream, and before a watch fires that etcd did not want.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// What is to happen.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) span: Span,
+    /// From this revision on.
+    pub(crate) from: i64,
+    /// Whether a write is told, too, or an end alone.
+    pub(crate) puts: bool,
+    /// Whether only children of the span's start count.
+    pub(crate) children: bool,
+}
+
+type Tell = Box<dyn FnOnce() + Send>;
+
+struct Watch {
+    wanted: Wanted,
+    tell: Tell,
+}
+
+/// All watches of an engine.
+#[derive(Default)]
+pub(crate) struct Watches {
+    state: Mutex<State>,
+    /// There is something to watch, or nothing ever again.
+    stirred: Notify,
+    over: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    watches: HashMap<i64, Watch>,
+    last: i64,
+    requests: Option<mpsc::UnboundedSender<WatchRequest>>,
+}
+
+/// A watch, for as long as somebody has this.
+pub(crate) struct Armed {
+    watches: Arc<Watches>,
+    id: i64,
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        drop(self.watches.remove(self.id));
+    }
+}
+
+impl Watches {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `tell` called once, when it happens or cannot be known any more; never, if the answer is dropped before.
+    pub(crate) fn arm(self: &Arc<Self>, wanted: Wanted, tell: impl FnOnce() + Send + 'static) -> Armed {
+        let mut state = self.state();
+        state.last += 1;
+        let id = state.last;
+        if let Some(requests) = &state.requests {
+            // If it has just ended, the next stream begins with all of them.
+            let _ = requests.send(creation(id, &wanted));
+        }
+        state.watches.insert(id, Watch { wanted, tell: Box::new(tell) });
+        drop(state);
+        self.stirred.notify_one();
+        Armed { watches: self.clone(), id }
+    }
+
+    fn remove(&self, id: i64) -> Option<Watch> {
+        let mut state = self.state();
+        let watch = state.watches.remove(&id)?;
+        if let Some(requests) = &state.requests {
+            let cancel = WatchCancelRequest { watch_id: id };
+            let _ = requests.send(WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) });
+        }
+        Some(watch)
+    }
+
+    fn fire(&self, id: i64) {
+        if let Some(watch) = self.remove(id) {
+            (watch.tell)();
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.state().watches.is_empty()
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.state().watches.len()
+    }
+
+    /// Nobody watches any more.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.stirred.notify_one();
+    }
+
+    /// Keeps a stream while there is something to watch.
+    pub(crate) async fn attend(self: Arc<Self>, net: Arc<Net>) {
+        let mut pause = PAUSES.0;
+        while !self.over.load(Ordering::Acquire) {
+            if self.is_idle() {
+                self.stirred.notified().await;
+                continue;
+            }
+            if let Err(trouble) = self.stream(&net, &mut pause).await {
+                debug!(?trouble, "a stream of watches ended; another one begins");
+            }
+            self.state().requests = None;
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// One stream, to its end.
+    async fn stream(&self, net: &Net, pause: &mut Duration) -> Result<(), Trouble> {
+        let way = net.way(net.config().timeout).await.inspect_err(|trouble| {
+            debug!(?trouble, "no way to a member");
+        })?;
+        let (requests, asked) = mpsc::unbounded_channel();
+        {
+            let mut state = self.state();
+            for (id, watch) in &state.watches {
+                let _ = requests.send(creation(*id, &watch.wanted));
+            }
+            if state.watches.is_empty() {
+                return Ok(());
+            }
+            state.requests = Some(requests.clone());
+        }
+        // The requests are in it already: the call is answered with the answer to the first.
+        let mut client = WatchClient::new(way.channel.clone()).max_decoding_message_size(LARGEST);
+        let begun = timeout(SILENCE, client.watch(way.request(UnboundedReceiverStream::new(asked)))).await;
+        let mut stream = match begun {
+            Ok(Ok(stream)) => stream.into_inner(),
+            Ok(Err(status)) => {
+                Self::give_up(net, &way, &Trouble::Said(status.clone()));
+                return Err(Trouble::Said(status));
+            }
+            Err(_) => {
+                net.leave(&way, true);
+                return Err(Trouble::Silent(SILENCE));
+            }
+        };
+        let heard = self.listen(&mut stream, &requests, pause).await;
+        if let Err(trouble) = &heard {
+            Self::give_up(net, &way, trouble);
+        }
+        heard
+    }
+
+    fn give_up(net: &Net, way: &Way, trouble: &Trouble) {
+        match trouble {
+            Trouble::Said(status) if is_token(status) => net.forget_token(way),
+            Trouble::Silent(_) => net.leave(way, true),
+            _ => net.leave(way, false),
+        }
+    }
+
+    async fn listen(
+        &self,
+        stream: &mut Streaming<WatchResponse>,
+        requests: &mpsc::UnboundedSender<WatchRequest>,
+        pause: &mut Duration,
+    ) -> Result<(), Trouble> {
+        let clock = Clock::boot();
+        let mut heard = clock.now();
+        let mut ticks = tokio::time::interval(ASKED);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                told = stream.message() => match told {
+                    Ok(Some(told)) => {
+                        heard = clock.now();
+                        *pause = PAUSES.0;
+                        self.told(told)?;
+                    }
+                    Ok(None) => return Ok(()),
+                    Err(status) => return Err(Trouble::Said(status)),
+                },
+                _ = ticks.tick() => {
+                    if self.over.load(Ordering::Acquire) {
+                        return Ok(());
+                    }
+                    if clock.now().since(heard) > SILENCE {
+                        return Err(Trouble::Silent(SILENCE));
+                    }
+                    let progress = Some(RequestUnion::ProgressRequest(WatchProgressRequest {}));
+                    let _ = requests.send(WatchRequest { request_union: progress });
+                }
+            }
+        }
+    }
+
+    fn told(&self, told: WatchResponse) -> Result<(), Trouble> {
+        let id = told.watch_id;
+        if told.canceled {
+            return self.refused(id, told.compact_revision != 0, &told.cancel_reason);
+        }
+        let mut fires = false;
+        if let Some(watch) = self.state().watches.get_mut(&id) {
+            for kv in told.events.iter().filter_map(|event| event.kv.as_ref()) {
+                watch.wanted.from = watch.wanted.from.max(kv.mod_revision.saturating_add(1));
+                fires |= !watch.wanted.children || is_child(&watch.wanted.span.from, &kv.key);
+            }
+        }
+        if fires {
+            self.fire(id);
+        }
+        Ok(())
+    }
+
+    /// etcd does not watch this. Who hears of it looks, and will perhaps ask for the same: not at once, unless it was because of
+    /// a compaction.
+    fn refused(&self, id: i64, was_compacted: bool, why: &str) -> Result<(), Trouble> {
+        debug!(id, why, was_compacted, "a watch was cancelled");
+        let is_known = self.state().watches.contains_key(&id);
+        match (is_known, was_compacted) {
+            (true, true) => self.fire(id),
+            (true, false) => {
+                let watch = self.remove(id);
+                tokio::spawn(async move {
+                    tokio::time::sleep(PAUSES.1).await;
+                    if let Some(watch) = watch {
+                        (watch.tell)();
+                    }
+                });
+            }
+            // The answer to a cancellation of ours.
+            (false, _) if id >= 0 => {}
+            // It does not say which one it refuses.
+            (false, _) => return Err(Trouble::Odd("a watch was refused")),
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Watches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watches").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Armed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Armed({})", self.id)
+    }
+}
+
+fn creation(id: i64, wanted: &Wanted) -> WatchRequest {
+    let filters = if wanted.puts { Vec::new() } else { vec![FilterType::Noput.into()] };
+    let create = WatchCreateRequest {
+        key: wanted.span.from.clone(),
+        range_end: wanted.span.to.clone(),
+        start_revision: wanted.from,
+        filters,
+        watch_id: id,
+        ..WatchCreateRequest::default()
+    };
+    WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }
+}
