@@ -47,6 +47,9 @@ impl Inner {
             Survey { lines: Vec::new(), unreadable: Vec::new(), wake: Wake::never(), sleep: TRUST };
         for (name, queue) in lines {
             let broken = records.get(&name).map(|record| self.broken(record));
+            if queue.places.is_empty() && broken.is_none() {
+                continue;
+            }
             survey.lines.push(self.view(&name, &queue, broken, &left));
         }
         if look == Look::Watching {
@@ -55,7 +58,7 @@ impl Inner {
         Ok(survey)
     }
 
-    /// Those who stand in line, by name. A name that was asked for has a line also when it is empty.
+    /// Those who stand in line, by name. A name that was asked for is looked at also when nobody is there: it may have been broken.
     fn lines(&self, scope: &Scope, kvs: Vec<KeyValue>, revision: i64) -> BTreeMap<Name, Queue> {
         let mut by_name: BTreeMap<Name, Vec<KeyValue>> = BTreeMap::new();
         for kv in kvs {

@@ -5,6 +5,12 @@ mod rig;
 use bramah_lab::servers::Flavor;
 
 fn main() -> std::process::ExitCode {
-    // One member is never deposed, so no margin is needed.
-    rig::run("etcd 3.5, one member", Flavor::Etcd35, 1, "?margin=0s")
+    rig::run(&rig::Plan {
+        name: "etcd 3.5, one member",
+        flavor: Flavor::Etcd35,
+        members: 1,
+        // One member is never deposed, so no margin is needed.
+        options: "?margin=0s",
+        without: &[],
+    })
 }
