@@ -15,7 +15,7 @@ use crate::{
     },
     queue::{Obstacle, Place, Queue},
     room::{Entry, Room},
-    value::{Record, Value, read_floor},
+    value::{Record, Told, Value, read_floor},
     watches::Wanted,
 };
 
@@ -65,7 +65,10 @@ impl Inner {
 
     async fn stand(self: &Arc<Self>, case: &Case<'_>) -> Result<Standing> {
         let mut sight = match case.claim.again {
-            true => self.look(case).await?,
+            true => match self.grasp(case).await? {
+                Ok(sight) => sight,
+                Err(fence) => return Ok(Standing::Held { fence: Some(fence), left: None }),
+            },
             false => match self.enter(case).await? {
                 Ok(sight) => sight,
                 Err(standing) => return Ok(standing),
@@ -95,6 +98,38 @@ impl Inner {
         let success = vec![ops::read(&case.span), ops::read(&Span::one(&case.floor))];
         let done = self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?;
         Ok(case.sight(done, 0))
+    }
+
+    /// Takes it, if this claim has waited for all of it and nobody is ahead: in one transaction, whose revision is the fence. Else
+    /// the line.
+    async fn grasp(&self, case: &Case<'_>) -> Result<Result<Sight, Fence>> {
+        let claim = case.claim;
+        let entry = case.room.known(claim.id).filter(|_| claim.is_exclusive() && claim.floor.is_none());
+        let Some((entry, (value, written))) =
+            entry.and_then(|entry| entry.waits().map(|waits| (entry, waits)))
+        else {
+            return self.look(case).await.map(Ok);
+        };
+        let granted_us = Some(self.clock.wall_us());
+        let held = Value { granted_us, fence: Told::Here, note: claim.note.clone(), ..value };
+        let txn = TxnRequest {
+            compare: vec![
+                ops::created(&Span::one(&case.key), entry.create),
+                ops::written(&case.key, written),
+                ops::none_before(&case.span, entry.create),
+                ops::created(&Span::one(&case.floor), 0),
+            ],
+            success: vec![ops::put(&case.key, held.encode(), case.room.terms().lease)],
+            failure: vec![ops::read(&case.span), ops::read(&Span::one(&case.floor))],
+        };
+        let done = self.ask(case, txn).await?;
+        if !done.succeeded {
+            return Ok(Ok(case.sight(done, 0)));
+        }
+        entry.set_waits(None);
+        entry.watch_ahead(None);
+        self.watch_own(case.room, &entry, &case.key, done.revision);
+        Ok(Err(Fence::new(u64::try_from(done.revision).unwrap_or_default())))
     }
 
     /// Enters the line, and shows it; or the answer of who does not wait.
@@ -197,8 +232,10 @@ impl Inner {
         self.watch_own(case.room, &entry, &case.key, queue.revision);
         if queue.holders(claim.capacity) > at {
             entry.watch_ahead(None);
+            entry.set_waits(None);
             return self.hold(case, sight, place, value).await;
         }
+        entry.set_waits(Some((value.clone(), place.kv.mod_revision)));
         let wake = entry.wake();
         self.watch_ahead(case, queue, at, &entry);
         let ahead = u32::try_from(at).ok();
@@ -267,9 +304,10 @@ impl Inner {
             held.granted_us = held.granted_us.or_else(|| Some(self.clock.wall_us()));
         }
         if fence != place.fence() {
-            held.fence = fence;
+            held.fence = fence.map_or(Told::Nothing, Told::This);
         }
         if held != *value {
+            held.fence = fence.map_or(Told::Nothing, Told::This);
             let mut success = vec![ops::put(&case.key, held.encode(), kv.lease)];
             if let Some(raised) = fence.filter(|fence| sight.is_ahead(*fence)) {
                 success.push(ops::put(&case.floor, raised.to_string().into_bytes(), 0));
@@ -369,7 +407,7 @@ impl Case<'_> {
 impl Sight {
     /// The fence of one that holds: as it was granted, or the revision at which it was seen to hold, above all that were told.
     fn fence(&self, place: &Place, floor: Option<Fence>) -> Fence {
-        let has_own = place.value.as_ref().is_some_and(|value| value.fence.is_some());
+        let has_own = place.value.as_ref().is_some_and(|value| matches!(value.fence, Told::This(_)));
         let above = self.floor.map_or(0, |floor| floor.saturating_add(1));
         let granted = match place.fence() {
             Some(fence) if has_own || fence.get() >= above => fence,

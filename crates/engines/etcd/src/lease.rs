@@ -11,8 +11,9 @@ use crate::{
     layout::{self, Span},
     ops,
     proto::etcdserverpb::TxnRequest,
+    queue::Place,
     room::{Room, Terms},
-    value::Value,
+    value::{Told, Value},
 };
 
 /// How often a lease is asked for that comes and goes.
@@ -139,12 +140,14 @@ impl Inner {
         for key in keys.into_iter().filter(|_| from != lease) {
             let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
             let Some(kv) = done.take(0).pop() else { continue };
-            let Some(value) = Value::decode(&kv.value).filter(|value| value.id.session == session) else {
+            let place = Place::of(kv);
+            let Some(value) = place.value.as_ref().filter(|value| value.id.session == session) else {
                 continue;
             };
-            let value = Value { ttl: terms.ttl, ..value };
+            let fence = place.fence().map_or(Told::Nothing, Told::This);
+            let value = Value { ttl: terms.ttl, fence, ..value.clone() };
             let txn = TxnRequest {
-                compare: vec![ops::written(&key, kv.mod_revision)],
+                compare: vec![ops::written(&key, place.kv.mod_revision)],
                 success: vec![ops::put(&key, value.encode(), lease)],
                 ..TxnRequest::default()
             };

@@ -61,6 +61,17 @@ pub(crate) fn created(span: &Span, revision: i64) -> Compare {
     }
 }
 
+/// That nothing in the span is older than what was created at this revision.
+pub(crate) fn none_before(span: &Span, revision: i64) -> Compare {
+    Compare {
+        key: span.from.clone(),
+        range_end: span.to.clone(),
+        target: CompareTarget::Create.into(),
+        result: CompareResult::Greater.into(),
+        target_union: Some(TargetUnion::CreateRevision(revision.saturating_sub(1))),
+    }
+}
+
 /// That the key was last written at this revision.
 pub(crate) fn written(key: &[u8], revision: i64) -> Compare {
     Compare {

@@ -2,7 +2,11 @@
 
 use bramah_core::{ClaimId, Fence, SessionId, line};
 
-use crate::{layout::is_child, proto::mvccpb::KeyValue, value::Value};
+use crate::{
+    layout::is_child,
+    proto::mvccpb::KeyValue,
+    value::{Told, Value},
+};
 
 /// The upper half of the ids by which the keys of other programs are named.
 const FOREIGN: u64 = 0x6e6f_7420_6f75_7273;
@@ -43,9 +47,11 @@ impl Place {
 
     /// The fence that it was granted with, once that is known.
     pub(crate) fn fence(&self) -> Option<Fence> {
-        let value = self.value.as_ref().filter(|value| value.weight == value.capacity)?;
-        value.granted_us?;
-        value.fence.or_else(|| u64::try_from(self.kv.create_revision).ok().map(Fence::new))
+        match self.value.as_ref()?.fence {
+            Told::Nothing => None,
+            Told::Here => u64::try_from(self.kv.mod_revision).ok().map(Fence::new),
+            Told::This(fence) => Some(fence),
+        }
     }
 }
 
@@ -134,7 +140,7 @@ mod tests {
             let id = ClaimId { session: SessionId::from_bits(7), seq: 1 };
             let (who, note) = ("".into(), "".into());
             let ttl = Duration::from_secs(1);
-            let (lease, granted_us, fence) = (None, None, None);
+            let (lease, granted_us, fence) = (None, None, Told::Nothing);
             Value { id, capacity, weight, ttl, lease, entered_us: 0, granted_us, fence, who, note }.encode()
         });
         KeyValue {

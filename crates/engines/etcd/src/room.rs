@@ -8,7 +8,7 @@ use std::{
 
 use bramah_core::{Alarm, Bell, ClaimId, Clock, Moment, Opening, SessionId, Wake, Woken};
 
-use crate::watches::Armed;
+use crate::{value::Value, watches::Armed};
 
 /// A session that was opened here.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) id: ClaimId,
     pub(crate) create: i64,
     bell: Mutex<Option<Bell>>,
+    /// What its key says while it waits, and since which revision.
+    waits: Mutex<Option<(Value, i64)>>,
     /// Tells that its own key is gone.
     own: Mutex<Option<Armed>>,
     /// Tells that it is worth asking.
@@ -105,8 +107,9 @@ impl Room {
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
     pub(crate) fn admit(&self, id: ClaimId, create: i64) -> Option<Arc<Entry>> {
         let new = || {
-            let (bell, own, ahead) = (Mutex::default(), Mutex::default(), Mutex::default());
-            Arc::new(Entry { id, create, bell, own, ahead })
+            let (bell, waits) = (Mutex::default(), Mutex::default());
+            let (own, ahead) = (Mutex::default(), Mutex::default());
+            Arc::new(Entry { id, create, bell, waits, own, ahead })
         };
         let entry = self.entries().entry(id.seq).or_insert_with(new).clone();
         Some(entry).filter(|entry| entry.create == create)
@@ -144,6 +147,15 @@ impl Entry {
         if let Some(bell) = bell {
             bell.ring(Woken::Ask);
         }
+    }
+
+    /// What its key says, if it was seen to wait.
+    pub(crate) fn waits(&self) -> Option<(Value, i64)> {
+        slot(&self.waits).clone()
+    }
+
+    pub(crate) fn set_waits(&self, seen: Option<(Value, i64)>) {
+        *slot(&self.waits) = seen;
     }
 
     /// Whether nothing tells that its key is gone.

@@ -21,10 +21,21 @@ pub(crate) struct Value {
     pub(crate) entered_us: u64,
     /// Set once it is held, where that is written down.
     pub(crate) granted_us: Option<u64>,
-    /// Unless it is the revision of its creation.
-    pub(crate) fence: Option<Fence>,
+    /// Once it is held.
+    pub(crate) fence: Told,
     pub(crate) who: Arc<str>,
     pub(crate) note: Arc<str>,
+}
+
+/// What a key says of its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Nothing: it waits, or has none.
+    Nothing,
+    /// It is the revision at which this was written. Nobody knows that before it is.
+    Here,
+    /// It is this one.
+    This(Fence),
 }
 
 impl Value {
@@ -38,7 +49,7 @@ impl Value {
             lease: claim.lease,
             entered_us: now_us,
             granted_us: granted.then_some(now_us),
-            fence: None,
+            fence: if granted && claim.is_exclusive() { Told::Here } else { Told::Nothing },
             who: who.clone(),
             note: claim.note.clone(),
         }
@@ -56,7 +67,7 @@ impl Value {
             or(self.lease.map(|lease| lease.as_millis())),
             self.entered_us,
             or(self.granted_us.map(u128::from)),
-            or(self.fence.map(|fence| u128::from(fence.get()))),
+            self.fence.word(),
             escape(&self.who),
             escape(&self.note),
         )
@@ -76,7 +87,7 @@ impl Value {
         let lease = maybe(word("lease")?)?.map(Duration::from_millis);
         let entered_us = word("entered")?.parse().ok()?;
         let granted_us = maybe(word("granted")?)?;
-        let fence = maybe(word("fence")?)?.map(Fence::new);
+        let fence = Told::read(word("fence")?)?;
         let (who, note) = (unescape(word("who")?).into(), unescape(word("note")?).into());
         let id = ClaimId { session, seq };
         Some(Self { id, capacity, weight, ttl, lease, entered_us, granted_us, fence, who, note })
@@ -101,6 +112,24 @@ impl Value {
     /// The process behind it; what cannot be read of it is not worth hiding the lock.
     pub(crate) fn about(&self) -> Option<Arc<About>> {
         About::decode(&self.who).ok().map(Arc::new)
+    }
+}
+
+impl Told {
+    fn word(self) -> String {
+        match self {
+            Self::Nothing => "-".to_owned(),
+            Self::Here => "here".to_owned(),
+            Self::This(fence) => fence.to_string(),
+        }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        match word {
+            "-" => Some(Self::Nothing),
+            "here" => Some(Self::Here),
+            number => number.parse().ok().map(Fence::new).map(Self::This),
+        }
     }
 }
 
@@ -186,7 +215,7 @@ mod tests {
                 lease: lease.map(|lease| Duration::from_millis(lease.into())),
                 entered_us: seq,
                 granted_us: fence,
-                fence: fence.map(Fence::new),
+                fence: fence.map_or(Told::Here, |fence| Told::This(Fence::new(fence))),
                 who: who.into(),
                 note: note.as_str().into(),
             };

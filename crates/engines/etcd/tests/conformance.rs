@@ -9,6 +9,7 @@ fn main() -> std::process::ExitCode {
         name: "etcd 3.5, one member",
         flavor: Flavor::Etcd35,
         members: 1,
+        abreast: 6,
         // One member is never deposed, so no margin is needed.
         options: "?margin=0s",
         without: &[],

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
     pub(crate) flavor: Flavor,
     pub(crate) members: usize,
+    /// How many cases side by side.
+    pub(crate) abreast: usize,
     /// Of the url.
     pub(crate) options: &'static str,
     /// Cases that are left out besides, and why.
@@ -32,7 +34,7 @@ pub(crate) struct Plan {
 
 /// Runs the suite over members of its own.
 pub(crate) fn run(plan: &Plan) -> ExitCode {
-    let &Plan { name, flavor, members, options, without } = plan;
+    let &Plan { name, flavor, members, abreast, options, without } = plan;
     // A child is told the address of what its parent started.
     let server = match std::env::var_os(CHILD).is_some() {
         true => Ok(None),
@@ -59,7 +61,7 @@ pub(crate) fn run(plan: &Plan) -> ExitCode {
         };
         Box::pin(async { Ok(target) })
     };
-    let suite = Suite::new(name, setup).children(connect).abreast(6);
+    let suite = Suite::new(name, setup).children(connect).abreast(abreast);
     let done = match std::env::var_os(CHILD).is_some() {
         true => return suite.main(),
         false => judge(&suite, without),
