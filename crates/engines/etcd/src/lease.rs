@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Error, ErrorKind, Opening, Result, SessionId};
+use bramah_core::{Error, ErrorKind, Keep, Opening, Result, SessionId};
 use tracing::debug;
 
 use crate::{
@@ -84,6 +84,9 @@ impl Inner {
         let sent = self.clock.now();
         if let Some(room) = known {
             let terms = room.terms();
+            if self.end_lapsed(&room, patience).await? {
+                return Ok(None);
+            }
             if !self.net.keep_alive(terms.lease, patience).await? {
                 self.end(&room);
                 return Ok(None);
@@ -167,6 +170,10 @@ impl Inner {
 
     /// The same, however long ago it was done.
     pub(crate) async fn keep(&self, room: &Arc<Room>, patience: Duration) -> Result<()> {
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        if self.end_lapsed(room, patience).await.map_err(explain)? {
+            return Err(self.over());
+        }
         let sent = self.clock.now();
         match self.net.keep_alive(room.terms().lease, patience).await {
             Ok(true) => {
@@ -179,6 +186,19 @@ impl Inner {
             }
             Err(trouble) => Err(self.net.explain(&trouble)),
         }
+    }
+
+    /// Ends a session that was not proven for its ttl, and tells whether it did. The lease may be there still: it is longer than that,
+    /// and without a majority none runs out. But core has given up what was held, and a lease that is kept alive would keep it in its
+    /// lines. One that nobody keeps may be renewed elsewhere, and is left alone.
+    async fn end_lapsed(&self, room: &Arc<Room>, patience: Duration) -> Result<bool, Trouble> {
+        if room.keep == Keep::Nobody || !room.has_lapsed() {
+            return Ok(false);
+        }
+        debug!(session = ?room.session, "a session that was not proven in time is ended");
+        self.net.revoke(room.terms().lease, patience).await?;
+        self.end(room);
+        Ok(true)
     }
 
     /// Ends the session's lease, if nothing hangs from it: what was left behind is to stay.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Claim, ClaimId, ErrorKind, Renewal, Result, SessionId};
+use bramah_core::{Claim, ClaimId, ErrorKind, Keep, Renewal, Result, SessionId};
 
 use crate::{engine::Inner, error::Trouble, queue::Place, room::Room};
 
@@ -22,7 +22,7 @@ impl Inner {
 
     async fn renew_own(&self, room: &Arc<Room>, claims: &[Arc<Claim>]) -> Result<Renewal> {
         let patience = self.net.patience(room.terms().ttl);
-        if room.has_lapsed() {
+        if room.keep == Keep::Nobody && room.has_lapsed() {
             return self.refuse_late(room, claims, patience).await;
         }
         match self.keep(room, patience).await {
@@ -55,8 +55,8 @@ impl Inner {
         Ok(renewal)
     }
 
-    /// A renewal that comes when the ttl is over. The lease may be there still, for it is longer than that: but the margin is not ours
-    /// to live on, and core has given up what was held.
+    /// A renewal that comes when the ttl is over, in a session that nobody keeps. The lease may be there still, for it is longer than
+    /// that: but the margin is not ours to live on, and core has given up what was held.
     async fn refuse_late(
         &self,
         room: &Arc<Room>,

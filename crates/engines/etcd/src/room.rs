@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Alarm, Bell, ClaimId, Clock, Moment, Opening, SessionId, Wake, Woken};
+use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Wake, Woken};
 
 use crate::{value::Value, watches::Armed};
 
@@ -16,6 +16,7 @@ pub(crate) struct Room {
     pub(crate) session: SessionId,
     pub(crate) who: Arc<str>,
     pub(crate) alarm: Alarm,
+    pub(crate) keep: Keep,
     terms: Mutex<Terms>,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
     clock: Clock,
@@ -60,6 +61,7 @@ impl Room {
             session: opening.session,
             who: opening.about.encode().into(),
             alarm: opening.alarm.clone(),
+            keep: opening.keep,
             terms: Mutex::new(terms),
             entries: Mutex::default(),
             clock: Clock::boot(),
@@ -90,10 +92,10 @@ impl Room {
         self.clock.now().since(terms.proven) < Terms::slack(terms.ttl)
     }
 
-    /// Whether the ttl has passed since the last proof: what is left of the lease is its margin.
+    /// Whether the ttl has passed since the last proof: core has given up what was held, and what is left of the lease is its margin.
     pub(crate) fn has_lapsed(&self) -> bool {
         let terms = self.terms();
-        self.clock.now().since(terms.proven) > terms.ttl
+        self.clock.now().since(terms.proven) > terms.ttl + Terms::slack(terms.ttl)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {

@@ -1,0 +1,319 @@
+//! The rules that a lock hangs from, each with what happens without it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod lab;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::{
+    About, Claim, ClaimId, Engine, Error, ErrorKind, Exit, Keep, Name, Opening, Result, Session, SessionId,
+    Standing, Wait, Wake,
+};
+use bramah_lab::{
+    Etcd as Server,
+    servers::{self, Flavor},
+};
+use lab::{Proxied, SOON, engine, session_at, settled, until_free, url};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// The flavors that this machine has; the others are reported.
+fn flavors() -> impl Iterator<Item = Flavor> {
+    Flavor::ETCD.into_iter().filter(|flavor| {
+        let got = servers::get(*flavor);
+        if let Err(why) = &got {
+            servers::missing(*flavor, why);
+        }
+        got.is_ok()
+    })
+}
+
+/// A session below the faces, without a keeper.
+struct Raw {
+    engine: Arc<dyn Engine>,
+    session: SessionId,
+    ttl: Duration,
+    seq: AtomicU64,
+}
+
+impl Raw {
+    async fn open(url: &str, ttl: Duration) -> Self {
+        let (engine, session) = (engine(url), SessionId::random().unwrap());
+        let opening = Opening::new(session, ttl, Keep::Process, About::this_process());
+        let ttl = engine.open(Arc::new(opening)).await.unwrap();
+        Self { engine, session, ttl, seq: AtomicU64::new(0) }
+    }
+
+    fn mutex(&self, name: &str) -> Claim {
+        Claim {
+            id: ClaimId { session: self.session, seq: self.seq.fetch_add(1, Ordering::Relaxed) + 1 },
+            name: Name::new(name).unwrap(),
+            capacity: 1,
+            weight: 1,
+            wait: Wait::Line,
+            again: false,
+            floor: None,
+            ttl: self.ttl,
+            lease: None,
+            note: "".into(),
+        }
+    }
+
+    async fn enter(&self, claim: &Claim) -> Result<Standing> {
+        self.engine.claim(Arc::new(claim.clone())).await
+    }
+
+    async fn ask(&self, claim: &Claim) -> Result<Standing> {
+        self.engine.claim(Arc::new(claim.asking())).await
+    }
+
+    async fn withdraw(&self, claim: &Claim) {
+        self.engine.withdraw(Arc::new(claim.clone()), Exit::Own).await.unwrap();
+    }
+
+    /// As etcdctl writes it.
+    fn lease(&self) -> String {
+        format!("{:x}", self.session.bits() & u128::from(u64::MAX >> 1))
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{name}/{}", self.lease())
+    }
+}
+
+#[track_caller]
+fn waits(standing: Result<Standing>) -> Wake {
+    match standing.unwrap() {
+        Standing::Queued { wake, .. } => wake,
+        other => panic!("it does not wait: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn is_gone(standing: &Result<Standing>) {
+    let lost = |error: &Error| error.kind() == ErrorKind::Lost;
+    assert!(matches!(standing, Ok(Standing::Gone)) || standing.as_ref().is_err_and(lost), "{standing:?}");
+}
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, what).await.expect("it does not happen")
+}
+
+/// What Jepsen found: whoever waited with a lease that had ended was granted the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_key_is_gone_is_not_granted() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let url = url(&server, &[0]);
+        let (holder, waiter) = (Raw::open(&url, LONG).await, Raw::open(&url, LONG).await);
+        let held = holder.mutex("x");
+        assert!(matches!(holder.enter(&held).await.unwrap(), Standing::Held { .. }));
+        // Its key alone goes, while its lease lives; the second time, its lease.
+        for revoked in [false, true] {
+            let waiting = waiter.mutex("x");
+            let wake = waits(waiter.enter(&waiting).await);
+            match revoked {
+                true => server.ctl(&["lease", "revoke", &waiter.lease()]).unwrap(),
+                false => server.ctl(&["del", &waiter.key("x")]).unwrap(),
+            };
+            soon(wake).await;
+            is_gone(&waiter.ask(&waiting).await);
+        }
+        holder.withdraw(&held).await;
+        is_gone(&waiter.ask(&waiter.mutex("x")).await);
+        until_free(&server);
+    }
+}
+
+/// Its place is not given to somebody else's key of the same name either.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_created_anew_is_not_the_one_that_was_lost() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let raw = Raw::open(&url(&server, &[0]), LONG).await;
+    let claim = raw.mutex("x");
+    assert!(matches!(raw.enter(&claim).await.unwrap(), Standing::Held { .. }));
+    let key = raw.key("x");
+    let said = server.ctl(&["get", &key, "--print-value-only"]).unwrap();
+    server.ctl(&["del", &key]).unwrap();
+    server.ctl(&["put", &key, &said, &format!("--lease={}", raw.lease())]).unwrap();
+    is_gone(&raw.ask(&claim).await);
+    raw.withdraw(&claim).await;
+}
+
+/// One session has one key for a name: a claim that is on its way out is neither taken over nor taken out by the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_claims_of_a_session_are_told_apart() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let raw = Raw::open(&url(&server, &[0]), LONG).await;
+    let (first, second) = (raw.mutex("x"), raw.mutex("x"));
+    assert!(matches!(raw.enter(&first).await.unwrap(), Standing::Held { .. }));
+    let wake = waits(raw.enter(&second).await);
+    raw.withdraw(&second).await;
+    assert!(
+        matches!(raw.ask(&first).await.unwrap(), Standing::Held { .. }),
+        "another claim's end was its own"
+    );
+    let mut tried = raw.mutex("x");
+    tried.wait = Wait::No;
+    assert!(matches!(raw.enter(&tried).await.unwrap(), Standing::Refused), "it was taken over");
+    raw.withdraw(&first).await;
+    soon(wake).await;
+    let third = raw.mutex("x");
+    assert!(matches!(raw.enter(&third).await.unwrap(), Standing::Held { .. }));
+    raw.withdraw(&third).await;
+    until_free(&server);
+}
+
+/// A leader that was deposed goes on renewing leases for a while: nobody counts on the last of a lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_outlives_what_its_holder_counts_on_by_the_margin() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    for (ttl, options, seconds) in
+        [(5_000, "", 8), (600, "", 3), (5_000, "?margin=4s", 10), (5_000, "?margin=0s", 6)]
+    {
+        let ttl = Duration::from_millis(ttl);
+        let raw = Raw::open(&format!("{}{options}", url(&server, &[0])), ttl).await;
+        assert_eq!(raw.ttl, ttl);
+        let told = server.ctl(&["lease", "timetolive", &raw.lease()]).unwrap();
+        assert!(told.contains(&format!("granted with TTL({seconds}s)")), "{ttl:?}{options}: {told}");
+        raw.engine.close(raw.session).await.unwrap();
+    }
+}
+
+/// etcd has a shortest lease, of one and a half election timeouts: what it grants counts, not what was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_the_server_made_longer_is_good() {
+    let server =
+        Server::with(Flavor::Etcd35, 1, &[("election-timeout", "5000"), ("heartbeat-interval", "500")])
+            .unwrap();
+    let session = session_at(&server, &[0], Duration::from_secs(1)).await;
+    let guard = session.mutex("x").unwrap().lock().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(guard.is_held());
+    guard.release().await;
+    settled(&server, [session]).await;
+}
+
+/// Its own key is watched: whoever is robbed of it learns it long before the next renewal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_lease_is_revoked_is_told_at_once() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let session = session_at(&server, &[0], LONG).await;
+        for revoked in [false, true] {
+            let guard = session.mutex("x").unwrap().lock().await.unwrap();
+            let lease = format!("{:x}", session.id().bits() & u128::from(u64::MAX >> 1));
+            match revoked {
+                true => server.ctl(&["lease", "revoke", &lease]).unwrap(),
+                false => server.ctl(&["del", &format!("x/{lease}")]).unwrap(),
+            };
+            // A renewal comes every 20 s.
+            let told = tokio::time::timeout(Duration::from_secs(5), guard.lost()).await;
+            told.expect("it is not known that it is lost");
+        }
+        // It goes on under a new lease.
+        session.mutex("x").unwrap().lock().await.unwrap().release().await;
+        settled(&server, [session]).await;
+    }
+}
+
+/// A waiter whose lease is revoked stands in line again, at the end, and is granted in its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_lease_is_revoked_stands_in_line_again() {
+    let server = Server::start(Flavor::Etcd35, 3).unwrap();
+    let all = [0, 1, 2];
+    let (a, b, c) = (
+        session_at(&server, &all, LONG).await,
+        session_at(&server, &all, LONG).await,
+        session_at(&server, &all, LONG).await,
+    );
+    let lock = |session: &Session| {
+        let mutex = session.mutex("x").unwrap();
+        tokio::spawn(async move { mutex.lock().await.unwrap() })
+    };
+    let guard = a.mutex("x").unwrap().lock().await.unwrap();
+    let robbed = lock(&b);
+    lab::waiting(&server, &a, "x", 1).await;
+    let behind = lock(&c);
+    lab::waiting(&server, &a, "x", 2).await;
+    let lease = format!("{:x}", b.id().bits() & u128::from(u64::MAX >> 1));
+    server.ctl(&["lease", "revoke", &lease]).unwrap();
+    let last = || async {
+        a.inspect(&guard.name())
+            .await
+            .unwrap()
+            .map(|line| line.places.last().map(|place| place.claim.id.session))
+    };
+    soon(async {
+        while last().await.flatten() != Some(b.id()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    guard.release().await;
+    let second = soon(behind).await.unwrap();
+    assert!(!robbed.is_finished(), "two hold it");
+    second.release().await;
+    soon(robbed).await.unwrap().release().await;
+    settled(&server, [a, b, c]).await;
+}
+
+/// What a stream would have to go on with is gone: whoever waits looks for himself, and is told from there on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_goes_on_when_what_it_began_with_was_compacted() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let proxied = Proxied::before(&server);
+        let (holder, waiter) =
+            (Raw::open(&url(&server, &[0]), LONG).await, Raw::open(&proxied.url(), LONG).await);
+        let (held, waiting) = (holder.mutex("x"), waiter.mutex("x"));
+        assert!(matches!(holder.enter(&held).await.unwrap(), Standing::Held { .. }));
+        let wake = waits(waiter.enter(&waiting).await);
+        proxied.all(|proxy| proxy.refuse(true));
+        proxied.all(bramah_lab::Proxy::sever);
+        for _ in 0..3 {
+            server.ctl(&["put", "/other", "value"]).unwrap();
+        }
+        let revision = server.ctl(&["get", "/other", "--write-out=json"]).unwrap();
+        let revision = revision.split("\"revision\":").nth(1).unwrap();
+        let revision: String = revision.chars().take_while(char::is_ascii_digit).collect();
+        server.ctl(&["compact", &revision]).unwrap();
+        proxied.all(|proxy| proxy.refuse(false));
+        // Nothing happened in the line, and still it asks, for something might have.
+        soon(wake).await;
+        let wake = waits(waiter.ask(&waiting).await);
+        holder.withdraw(&held).await;
+        soon(wake).await;
+        assert!(matches!(waiter.ask(&waiting).await.unwrap(), Standing::Held { .. }));
+        waiter.withdraw(&waiting).await;
+        until_free(&server);
+    }
+}
+
+/// What happened while no stream was there is told by the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wake_is_lost_between_two_streams() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let proxied = Proxied::before(&server);
+    let (holder, waiter) =
+        (Raw::open(&url(&server, &[0]), LONG).await, Raw::open(&proxied.url(), LONG).await);
+    for _ in 0..3 {
+        let (held, waiting) = (holder.mutex("x"), waiter.mutex("x"));
+        assert!(matches!(holder.enter(&held).await.unwrap(), Standing::Held { .. }));
+        let wake = waits(waiter.enter(&waiting).await);
+        proxied.all(|proxy| proxy.refuse(true));
+        proxied.all(bramah_lab::Proxy::sever);
+        holder.withdraw(&held).await;
+        proxied.all(|proxy| proxy.refuse(false));
+        soon(wake).await;
+        assert!(matches!(waiter.ask(&waiting).await.unwrap(), Standing::Held { .. }));
+        waiter.withdraw(&waiting).await;
+    }
+    until_free(&server);
+}
