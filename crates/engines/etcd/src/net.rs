@@ -259,18 +259,25 @@ fn secured(config: &Config, endpoint: Endpoint) -> Result<Endpoint> {
     use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
     let Some(tls) = &config.tls else { return Ok(endpoint) };
-    let read = |path: &std::path::Path| {
-        std::fs::read(path).map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("etcd url: {} cannot be read: {error}", path.display()))
-        })
+    let read = |path: &std::path::Path, what: &str| {
+        let wrong = |why: String| {
+            Error::new(ErrorKind::Invalid, format!("etcd url: the file {}: {why}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        // Of a file that has none, nothing would be trusted, and nobody told.
+        match text.contains(&format!("{what}-----")) {
+            true => Ok(text),
+            false => Err(wrong(format!("there is no {} in it, as PEM", what.to_lowercase()))),
+        }
     };
     let mut settings = ClientTlsConfig::new();
     settings = match &tls.authority {
-        Some(path) => settings.ca_certificate(Certificate::from_pem(read(path)?)),
+        Some(path) => settings.ca_certificate(Certificate::from_pem(read(path, "CERTIFICATE")?)),
         None => settings.with_native_roots(),
     };
     if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
-        settings = settings.identity(Identity::from_pem(read(certificate)?, read(key)?));
+        settings = settings
+            .identity(Identity::from_pem(read(certificate, "CERTIFICATE")?, read(key, "PRIVATE KEY")?));
     }
     endpoint.tls_config(settings).map_err(|error| {
         // Its own words are "transport error".
