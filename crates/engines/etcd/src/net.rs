@@ -228,7 +228,7 @@ impl Net {
 
     /// A pause once all of them were asked.
     async fn pause(&self, tried: usize) {
-        if tried % self.members.len().max(1) == 0 {
+        if tried.is_multiple_of(self.members.len().max(1)) {
             tokio::time::sleep(PAUSE).await;
         }
     }

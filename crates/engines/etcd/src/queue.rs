@@ -180,6 +180,6 @@ mod tests {
         assert_eq!(queue.obstacle(1, 3, 2), Obstacle::Line);
         assert_eq!(queue.obstacle(2, 3, 2), Obstacle::Key { key: b"a/2", puts: true });
         assert_eq!(queue.other_capacity(4, 5), Some(3));
-        assert!(queue.would_hold(100, 1) == false && Queue::of(b"x/", Vec::new(), 1).would_hold(1, 1));
+        assert!(!queue.would_hold(100, 1) && Queue::of(b"x/", Vec::new(), 1).would_hold(1, 1));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Wake, Woken};
+use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Tag, Wake, Woken};
 
 use crate::{value::Value, watches::Armed};
 
@@ -104,6 +104,11 @@ impl Room {
 
     pub(crate) fn known(&self, id: ClaimId) -> Option<Arc<Entry>> {
         self.entries().get(&id.seq).cloned()
+    }
+
+    /// The claim that people know by this tag.
+    pub(crate) fn tagged(&self, tag: Tag) -> Option<Arc<Entry>> {
+        self.entries().values().find(|entry| entry.id.tag() == tag).cloned()
     }
 
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.

@@ -126,12 +126,6 @@ impl Watches {
         self.state().watches.is_empty()
     }
 
-    /// How many there are.
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        self.state().watches.len()
-    }
-
     /// Nobody watches any more.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);

@@ -15,6 +15,10 @@ use bramah_core::{
     About, Claim, ClaimId, Engine, Error, ErrorKind, Exit, Keep, Name, Opening, Result, Session, SessionId,
     Standing, Wait, Wake,
 };
+use bramah_etcd::{
+    Config, Etcd,
+    proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest, kv_client::KvClient, request_op::Request},
+};
 use bramah_lab::{
     Etcd as Server,
     servers::{self, Flavor},
@@ -112,23 +116,35 @@ async fn a_waiter_whose_key_is_gone_is_not_granted() {
         let server = Server::start(flavor, 1).unwrap();
         let url = url(&server, &[0]);
         let (holder, waiter) = (Raw::open(&url, LONG).await, Raw::open(&url, LONG).await);
-        let held = holder.mutex("x");
-        assert!(matches!(holder.enter(&held).await.unwrap(), Standing::Held { .. }));
         // Its key alone goes, while its lease lives; the second time, its lease.
         for revoked in [false, true] {
-            let waiting = waiter.mutex("x");
+            let (held, waiting) = (holder.mutex("x"), waiter.mutex("x"));
+            assert!(matches!(holder.enter(&held).await.unwrap(), Standing::Held { .. }));
             let wake = waits(waiter.enter(&waiting).await);
             match revoked {
                 true => server.ctl(&["lease", "revoke", &waiter.lease()]).unwrap(),
                 false => server.ctl(&["del", &waiter.key("x")]).unwrap(),
             };
             soon(wake).await;
+            holder.withdraw(&held).await;
             is_gone(&waiter.ask(&waiting).await);
+            until_free(&server);
         }
-        holder.withdraw(&held).await;
-        is_gone(&waiter.ask(&waiter.mutex("x")).await);
-        until_free(&server);
     }
+}
+
+/// Its answer says that a claim lives for a ttl from now on, whenever the lease was last kept alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_has_the_lease_live_for_its_whole_time() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let ttl = Duration::from_secs(4);
+    let raw = Raw::open(&format!("{}?margin=0s", url(&server, &[0])), ttl).await;
+    tokio::time::sleep(ttl * 3 / 4).await;
+    let claim = raw.mutex("x");
+    assert!(matches!(raw.enter(&claim).await.unwrap(), Standing::Held { .. }));
+    let told = server.ctl(&["lease", "timetolive", &raw.lease()]).unwrap();
+    assert!(told.contains("remaining(4s)"), "{told}");
+    raw.withdraw(&claim).await;
 }
 
 /// Its place is not given to somebody else's key of the same name either.
@@ -316,4 +332,34 @@ async fn no_wake_is_lost_between_two_streams() {
         waiter.withdraw(&waiting).await;
     }
     until_free(&server);
+}
+
+/// A write of a user that etcd itself refuses once the lock is not held any more: what no deadline can promise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_under_a_lock_is_done_under_it_or_not_at_all() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let etcd = Etcd::new(&Config::from_url(&url(&server, &[0])).unwrap()).unwrap();
+    let (a, b) = (
+        Session::builder(etcd.clone()).ttl(LONG).open().await.unwrap(),
+        session_at(&server, &[0], LONG).await,
+    );
+    let channel = tonic::transport::Channel::from_shared(server.endpoints().remove(0)).unwrap();
+    let mut kv = KvClient::new(channel.connect().await.unwrap());
+    let guard = a.mutex("x").unwrap().lock().await.unwrap();
+    let condition = etcd.guard_condition(&guard).unwrap();
+    let put = PutRequest { key: b"/data".into(), value: b"mine".into(), ..PutRequest::default() };
+    let put = RequestOp { request: Some(Request::RequestPut(put)) };
+    let write = TxnRequest { compare: vec![condition.compare()], success: vec![put], failure: Vec::new() };
+    assert!(kv.txn(write.clone()).await.unwrap().into_inner().succeeded);
+    assert!(b.break_hold(&guard.name(), guard.tag(), "a test").await.unwrap());
+    soon(guard.lost()).await;
+    assert_eq!(etcd.guard_condition(&guard), None);
+    // Also when the same session has it again.
+    drop(guard);
+    let again = soon(a.mutex("x").unwrap().lock()).await.unwrap();
+    assert!(!kv.txn(write).await.unwrap().into_inner().succeeded, "a write that was late was done");
+    assert_ne!(etcd.guard_condition(&again), Some(condition));
+    again.release().await;
+    server.ctl(&["del", "/data"]).unwrap();
+    settled(&server, [a, b]).await;
 }
