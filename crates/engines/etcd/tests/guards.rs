@@ -116,6 +116,7 @@ async fn a_waiter_whose_key_is_gone_is_not_granted() {
         let server = Server::start(flavor, 1).unwrap();
         let url = url(&server, &[0]);
         let (holder, waiter) = (Raw::open(&url, LONG).await, Raw::open(&url, LONG).await);
+        let behind = Raw::open(&url, LONG).await;
         // Its key alone goes, while its lease lives; the second time, its lease.
         for revoked in [false, true] {
             let (held, waiting) = (holder.mutex("x"), waiter.mutex("x"));
@@ -126,8 +127,12 @@ async fn a_waiter_whose_key_is_gone_is_not_granted() {
                 false => server.ctl(&["del", &waiter.key("x")]).unwrap(),
             };
             soon(wake).await;
+            let next = behind.mutex("x");
+            waits(behind.enter(&next).await);
             holder.withdraw(&held).await;
             is_gone(&waiter.ask(&waiting).await);
+            assert!(matches!(behind.ask(&next).await.unwrap(), Standing::Held { .. }));
+            behind.withdraw(&next).await;
             until_free(&server);
         }
     }
