@@ -22,6 +22,9 @@ use crate::{
 /// The longest time that a waiter trusts to be told.
 const TRUST: Duration = Duration::from_secs(5);
 
+/// How often one that takes no place tries to enter a line that was free when it was seen.
+const GUARDED: usize = 3;
+
 /// A claim with the names of what it is about, and until when it is dealt with.
 pub(crate) struct Case<'c> {
     room: &'c Arc<Room>,
@@ -147,12 +150,12 @@ impl Inner {
             success: vec![put(true), floor.clone()],
             failure,
         };
+        let line_up = ops::nested(TxnRequest {
+            compare: vec![ops::created(&Span::one(&case.key), 0)],
+            success: vec![put(false)],
+            failure: Vec::new(),
+        });
         if case.claim.wait == Wait::Line {
-            let line_up = ops::nested(TxnRequest {
-                compare: vec![ops::created(&Span::one(&case.key), 0)],
-                success: vec![put(false)],
-                failure: Vec::new(),
-            });
             let done = self.ask(case, first([vec![line_up], reads].concat())).await?;
             return Ok(Ok(match done.succeeded {
                 true => case.behind(Vec::new(), done, value(true), lease),
@@ -161,7 +164,7 @@ impl Inner {
         }
         let mut done = self.ask(case, first(reads.clone())).await?;
         let mut before = Vec::new();
-        loop {
+        for tried in 1.. {
             if done.succeeded {
                 return Ok(Ok(case.behind(before, done, value(true), lease)));
             }
@@ -184,8 +187,24 @@ impl Inner {
                 success: vec![put(true), floor.clone()],
                 failure: reads.clone(),
             };
+            if tried > GUARDED {
+                break;
+            }
             before = sight.queue.places;
             done = self.ask(case, guarded).await?;
+        }
+        // Names below ours change all the time, and the guard cannot tell them from ours: a place is taken, and given up again.
+        let success = [vec![line_up], reads].concat();
+        let sight = case.sight(self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?, 0);
+        let queue = &sight.queue;
+        let ours = queue.places.iter().position(|place| place.id() == case.claim.id);
+        match ours.and_then(|at| queue.places.get(at).map(|place| (at, place))) {
+            Some((at, place)) if queue.holders(case.claim.capacity) <= at => {
+                self.take_back(case, place.kv.create_revision).await?;
+                Ok(Err(self.decline(case, queue)))
+            }
+            Some(_) => Ok(Ok(sight)),
+            None => Ok(Err(self.decline(case, queue))),
         }
     }
 

@@ -65,7 +65,7 @@ impl Trouble {
                 ErrorKind::Unavailable,
                 format!("{said}; a majority of its members has to run and see each other"),
             )
-        } else if is_passing(status) {
+        } else if is_passing(status) || is_token(status) {
             (ErrorKind::Unavailable, said)
         } else if says("requested lease not found") {
             (ErrorKind::Lost, "the session's lease has ended, and its locks with it".to_owned())
@@ -132,6 +132,7 @@ mod tests {
             (Code::Unavailable, "etcdserver: no leader", ErrorKind::Unavailable, "majority"),
             (Code::Unknown, "transport error", ErrorKind::Unavailable, "transport"),
             (Code::NotFound, "etcdserver: requested lease not found", ErrorKind::Lost, "lease"),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", ErrorKind::Unavailable, "token"),
         ] {
             let error = Trouble::Said(Status::new(code, said)).explain("a:2379");
             assert_eq!(error.kind(), kind, "{said}");

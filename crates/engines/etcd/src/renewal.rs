@@ -25,16 +25,16 @@ impl Inner {
         if room.keep == Keep::Nobody && room.has_lapsed() {
             return self.refuse_late(room, claims, patience).await;
         }
-        match self.keep(room, patience).await {
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        let lease = room.terms().lease;
+        let (kept, listed) = tokio::join!(self.keep(room, patience), self.net.lease(lease, true, patience));
+        match kept {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(all_gone(claims)),
             Err(error) => return Err(error),
         }
-        let lease = room.terms().lease;
-        let explain = |trouble: Trouble| self.net.explain(&trouble);
-        // Whether it lives was just said, so that an error here is no news of it; strays are found the next time.
-        let listed = self.net.lease(lease, true, patience).await.ok().flatten();
-        let listed = listed.map(|told| told.keys).unwrap_or_default();
+        // What it has besides is not worth a renewal: strays that are not listed now are listed the next time.
+        let listed = listed.ok().flatten().map(|told| told.keys).unwrap_or_default();
         let seen = self.see(room.session, claims, listed, patience).await.map_err(explain)?;
         let mut renewal = seen.renewal;
         for id in &renewal.gone {

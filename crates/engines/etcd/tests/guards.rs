@@ -3,18 +3,9 @@
 
 mod lab;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use bramah_core::{
-    About, Claim, ClaimId, Engine, Error, ErrorKind, Exit, Keep, Name, Opening, Result, Session, SessionId,
-    Standing, Wait, Wake,
-};
+use bramah_core::{Session, Standing, Wait};
 use bramah_etcd::{
     Config, Etcd,
     proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest, kv_client::KvClient, request_op::Request},
@@ -23,7 +14,11 @@ use bramah_lab::{
     Etcd as Server,
     servers::{self, Flavor},
 };
-use lab::{Proxied, SOON, engine, session_at, settled, until_free, url};
+use lab::{
+    Proxied,
+    raw::{Raw, is_gone, soon, waits},
+    session_at, settled, until_free, url,
+};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -36,77 +31,6 @@ fn flavors() -> impl Iterator<Item = Flavor> {
         }
         got.is_ok()
     })
-}
-
-/// A session below the faces, without a keeper.
-struct Raw {
-    engine: Arc<dyn Engine>,
-    session: SessionId,
-    ttl: Duration,
-    seq: AtomicU64,
-}
-
-impl Raw {
-    async fn open(url: &str, ttl: Duration) -> Self {
-        let (engine, session) = (engine(url), SessionId::random().unwrap());
-        let opening = Opening::new(session, ttl, Keep::Process, About::this_process());
-        let ttl = engine.open(Arc::new(opening)).await.unwrap();
-        Self { engine, session, ttl, seq: AtomicU64::new(0) }
-    }
-
-    fn mutex(&self, name: &str) -> Claim {
-        Claim {
-            id: ClaimId { session: self.session, seq: self.seq.fetch_add(1, Ordering::Relaxed) + 1 },
-            name: Name::new(name).unwrap(),
-            capacity: 1,
-            weight: 1,
-            wait: Wait::Line,
-            again: false,
-            floor: None,
-            ttl: self.ttl,
-            lease: None,
-            note: "".into(),
-        }
-    }
-
-    async fn enter(&self, claim: &Claim) -> Result<Standing> {
-        self.engine.claim(Arc::new(claim.clone())).await
-    }
-
-    async fn ask(&self, claim: &Claim) -> Result<Standing> {
-        self.engine.claim(Arc::new(claim.asking())).await
-    }
-
-    async fn withdraw(&self, claim: &Claim) {
-        self.engine.withdraw(Arc::new(claim.clone()), Exit::Own).await.unwrap();
-    }
-
-    /// As etcdctl writes it.
-    fn lease(&self) -> String {
-        format!("{:x}", self.session.bits() & u128::from(u64::MAX >> 1))
-    }
-
-    fn key(&self, name: &str) -> String {
-        format!("{name}/{}", self.lease())
-    }
-}
-
-#[track_caller]
-fn waits(standing: Result<Standing>) -> Wake {
-    match standing.unwrap() {
-        Standing::Queued { wake, .. } => wake,
-        other => panic!("it does not wait: {other:?}"),
-    }
-}
-
-#[track_caller]
-fn is_gone(standing: &Result<Standing>) {
-    let lost = |error: &Error| error.kind() == ErrorKind::Lost;
-    assert!(matches!(standing, Ok(Standing::Gone)) || standing.as_ref().is_err_and(lost), "{standing:?}");
-}
-
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, what).await.expect("it does not happen")
 }
 
 /// What Jepsen found: whoever waited with a lease that had ended was granted the lock.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test has its own")]
 
+pub(crate) mod raw;
+
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{Engine, Name, Session};
