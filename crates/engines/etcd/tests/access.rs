@@ -5,7 +5,7 @@ mod lab;
 
 use std::time::Duration;
 
-use bramah_core::{Error, ErrorKind, Scope, Session};
+use bramah_core::{Error, ErrorKind, Release, Scope, Session};
 use bramah_lab::{
     Etcd as Server,
     servers::{self, Flavor},
@@ -117,6 +117,7 @@ async fn a_user_with_the_rights_of_the_documents_can_do_everything_and_nothing_e
 async fn a_store_that_is_full_says_so() {
     let server = Server::with(Flavor::Etcd35, 1, &[("quota-backend-bytes", "65536")]).unwrap();
     let session = session_at(&server, &[0], TTL).await;
+    let guard = session.mutex("held").unwrap().lock().await.unwrap();
     let fill = "x".repeat(8192);
     let full = || match server.ctl(&["put", "/fill", &fill]) {
         Ok(_) => Err("there is room".to_owned()),
@@ -127,6 +128,11 @@ async fn a_store_that_is_full_says_so() {
     let error = session.mutex("x").unwrap().try_lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("NOSPACE"), "{error}");
+    // What is there is kept, and can be given back.
+    tokio::time::sleep(TTL * 2).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await, Release::Released);
+    assert!(!server.ctl(&["get", "held/", "--prefix", "--keys-only"]).unwrap().contains("held/"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
