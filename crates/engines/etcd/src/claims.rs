@@ -289,7 +289,6 @@ impl Inner {
         let (alarm, mine) = (room.alarm.clone(), Arc::downgrade(entry));
         let armed = self.watches.arm(wanted, move || {
             if let Some(entry) = mine.upgrade() {
-                entry.own_has_told();
                 alarm.ring(entry.id);
                 entry.ring();
             }

@@ -167,16 +167,11 @@ impl Entry {
 
     /// Whether nothing tells that its key is gone.
     pub(crate) fn is_unwatched(&self) -> bool {
-        slot(&self.own).is_none()
+        !slot(&self.own).as_ref().is_some_and(Armed::is_armed)
     }
 
     pub(crate) fn watch_own(&self, armed: Armed) {
         drop(slot(&self.own).replace(armed));
-    }
-
-    /// What told it has told.
-    pub(crate) fn own_has_told(&self) {
-        drop(slot(&self.own).take());
     }
 
     pub(crate) fn watch_ahead(&self, armed: Option<Armed>) {

@@ -80,6 +80,13 @@ pub(crate) struct Armed {
     id: i64,
 }
 
+impl Armed {
+    /// Whether it has not fired yet.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.watches.state().watches.contains_key(&self.id)
+    }
+}
+
 impl Drop for Armed {
     fn drop(&mut self) {
         drop(self.watches.remove(self.id));

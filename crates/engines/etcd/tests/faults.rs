@@ -7,7 +7,7 @@ mod lab;
 use std::time::Duration;
 
 use bramah_core::{Fence, Guard, Session};
-use bramah_lab::{Etcd as Server, Fault, servers::Flavor};
+use bramah_lab::{Etcd as Server, Fault, Loss, servers::Flavor};
 use lab::{Proxied, SOON, session_at, settled, until_free};
 
 /// Long enough that a member may be replaced, short enough to be waited for.
@@ -229,5 +229,30 @@ async fn locks_survive_a_restart_of_all_members() {
     let guard = hand_over([&b, &a], "x", next, 2).await;
     guard.release().await;
     until_free(&server);
+    settled(&server, [a, b]).await;
+}
+
+/// The server does what it was asked, and the answer is lost: asked again, it is done once.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_lost_leave_no_ghost() {
+    let server = three();
+    let proxied = Proxied::before(&server);
+    let (a, b) = (proxied.session(TTL).await, session_at(&server, &[0, 1, 2], TTL).await);
+    let (mutex, other) = (a.mutex("x").unwrap(), b.mutex("x").unwrap());
+    let mut last = None;
+    for round in 0..20 {
+        proxied.all(|proxy| proxy.execute_and_lose(1 + round % 2, Loss::Kill));
+        let guard = tokio::time::timeout(SOON, got(waiter(&a, "x"))).await.unwrap();
+        assert!(guard.is_held() && guard.fence() > last, "{:?} after {last:?}", guard.fence());
+        assert!(other.try_lock().await.unwrap().is_none(), "two hold it");
+        last = guard.fence();
+        proxied.all(|proxy| proxy.execute_and_lose(1, Loss::Kill));
+        guard.release().await;
+        let guard = tokio::time::timeout(SOON, other.lock()).await.expect("a ghost holds it").unwrap();
+        assert!(guard.fence() > last && mutex.try_lock().await.ok().flatten().is_none(), "two hold it");
+        last = guard.fence();
+        guard.release().await;
+    }
+    proxied.all(bramah_lab::Proxy::lose_nothing);
     settled(&server, [a, b]).await;
 }
