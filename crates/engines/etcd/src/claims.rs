@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Claim, Exit, Fence, Moment, Result, Standing, Wait, Wake, Woken, line};
+use bramah_core::{Claim, Exit, Fence, Moment, Result, Standing, Wait, line};
 
 use crate::{
     engine::Inner,
@@ -213,18 +213,9 @@ impl Inner {
         if case.claim.wait == Wait::No {
             return Standing::Refused;
         }
-        let (bell, wake) = Wake::pair();
         let wanted =
             Wanted { span: case.span.clone(), from: queue.revision + 1, puts: false, children: true };
-        let armed = self.watches.arm(wanted, move || {
-            bell.ring(Woken::Ask);
-        });
-        let wake = Wake::from_future(async move {
-            let woken = wake.await;
-            drop(armed);
-            woken
-        });
-        Standing::Queued { ahead: None, wake, sleep: TRUST }
+        Standing::Queued { ahead: None, wake: self.watches.wake(wanted), sleep: TRUST }
     }
 
     /// Where the claim stands in what was seen. What is seen is what everybody agrees on, so this is also the proof that the key is
@@ -266,18 +257,9 @@ impl Inner {
         if case.claim.again {
             return Standing::Gone;
         }
-        let (bell, wake) = Wake::pair();
         let span = Span::one(&case.key);
         let wanted = Wanted { span, from: queue.revision + 1, puts: false, children: false };
-        let armed = self.watches.arm(wanted, move || {
-            bell.ring(Woken::Ask);
-        });
-        let wake = Wake::from_future(async move {
-            let woken = wake.await;
-            drop(armed);
-            woken
-        });
-        Standing::Queued { ahead: None, wake, sleep: TRUST }
+        Standing::Queued { ahead: None, wake: self.watches.wake(wanted), sleep: TRUST }
     }
 
     /// Has core look at the claim, and its waiter ask, when its key is gone.

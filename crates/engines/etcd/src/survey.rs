@@ -8,7 +8,6 @@ use std::{
 
 use bramah_core::{
     Broken, Claim, Health, LineView, Look, Name, PlaceState, PlaceView, Result, Scope, Survey, Wait, Wake,
-    Woken,
 };
 use tokio::task::JoinSet;
 
@@ -53,7 +52,8 @@ impl Inner {
             survey.lines.push(self.view(&name, &queue, broken, &left));
         }
         if look == Look::Watching {
-            survey.wake = self.wake(span, revision, matches!(scope, Scope::Exact(_)));
+            let children = matches!(scope, Scope::Exact(_));
+            survey.wake = self.watches.wake(Wanted { span, from: revision + 1, puts: true, children });
         }
         Ok(survey)
     }
@@ -174,19 +174,6 @@ impl Inner {
         // The lease lasts longer than the claim may be counted on.
         let left = left.map(|left| left.min(value.ttl));
         PlaceView { claim: Arc::new(value.claim(name)), about: value.about(), state, age, left, health }
-    }
-
-    fn wake(self: &Arc<Self>, span: Span, seen: i64, children: bool) -> Wake {
-        let (bell, wake) = Wake::pair();
-        let wanted = Wanted { span, from: seen + 1, puts: true, children };
-        let armed = self.watches.arm(wanted, move || {
-            bell.ring(Woken::Ask);
-        });
-        Wake::from_future(async move {
-            let woken = wake.await;
-            drop(armed);
-            woken
-        })
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::Clock;
+use bramah_core::{Clock, Wake, Woken};
 use tokio::{
     sync::{Notify, mpsc},
     time::timeout,
@@ -111,6 +111,19 @@ impl Watches {
         drop(state);
         self.stirred.notify_one();
         Armed { watches: self.clone(), id }
+    }
+
+    /// A wake that fires when it happens.
+    pub(crate) fn wake(self: &Arc<Self>, wanted: Wanted) -> Wake {
+        let (bell, wake) = Wake::pair();
+        let armed = self.arm(wanted, move || {
+            bell.ring(Woken::Ask);
+        });
+        Wake::from_future(async move {
+            let woken = wake.await;
+            drop(armed);
+            woken
+        })
     }
 
     fn remove(&self, id: i64) -> Option<Watch> {

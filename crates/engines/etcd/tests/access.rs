@@ -6,24 +6,10 @@ mod lab;
 use std::time::Duration;
 
 use bramah_core::{Error, ErrorKind, Release, Scope, Session};
-use bramah_lab::{
-    Etcd as Server,
-    servers::{self, Flavor},
-};
-use lab::{engine, session_at, settled};
+use bramah_lab::{Etcd as Server, servers::Flavor};
+use lab::{engine, flavors, session_at, settled};
 
 const TTL: Duration = Duration::from_secs(5);
-
-/// The flavors that this machine has; the others are reported.
-fn flavors() -> impl Iterator<Item = Flavor> {
-    Flavor::ETCD.into_iter().filter(|flavor| {
-        let got = servers::get(*flavor);
-        if let Err(why) = &got {
-            servers::missing(*flavor, why);
-        }
-        got.is_ok()
-    })
-}
 
 async fn opened(url: &str) -> Result<Session, Error> {
     Session::builder(engine(url)).ttl(TTL).open().await
@@ -96,7 +82,7 @@ async fn a_user_with_the_rights_of_the_documents_can_do_everything_and_nothing_e
         let guard = a.mutex("x").unwrap().lock().await.unwrap();
         let mutex = b.mutex("x").unwrap();
         let next = tokio::spawn(async move { mutex.lock().await.unwrap() });
-        lab::waiting(&server, &a, "x", 1).await;
+        lab::waiting(&a, "x", 1).await;
         assert_eq!(a.survey(&Scope::All).await.unwrap().len(), 1);
         assert!(b.break_hold(&guard.name(), guard.tag(), "a test").await.unwrap());
         guard.lost().await;

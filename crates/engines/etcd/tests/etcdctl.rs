@@ -1,6 +1,8 @@
 //! Beside `etcdctl lock` and `etcdctl elect`, which are etcd's own concurrency package: the same lines, in one order.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod lab;
+
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
@@ -10,24 +12,10 @@ use std::{
 
 use bramah_core::{Engine, Guard, Scope, Session};
 use bramah_etcd::Etcd;
-use bramah_lab::{
-    Etcd as Server,
-    servers::{self, Flavor},
-};
+use bramah_lab::{Etcd as Server, servers::Flavor};
+use lab::{SOON, flavors};
 
-const SOON: Duration = Duration::from_secs(30);
 const TTL: Duration = Duration::from_secs(20);
-
-/// The flavors that this machine has; the others are reported.
-fn flavors() -> impl Iterator<Item = Flavor> {
-    Flavor::ETCD.into_iter().filter(|flavor| {
-        let got = servers::get(*flavor);
-        if let Err(why) = &got {
-            servers::missing(*flavor, why);
-        }
-        got.is_ok()
-    })
-}
 
 /// An etcdctl that runs, and what it says. It is killed with the test.
 struct Ctl {

@@ -112,7 +112,7 @@ async fn cut_off(server: &Server, member: usize) {
         (session_at(server, &[member], TTL).await, session_at(server, &others(member), TTL).await);
     let old = far.mutex(&*name).unwrap().lock().await.unwrap();
     let next = waiter(&near, &name);
-    lab::waiting(server, &near, &name, 1).await;
+    lab::waiting(&near, &name, 1).await;
     server.isolate(member);
     let next = got(next).await;
     assert!(!old.is_held(), "who was cut off believed in it when the next had it");
@@ -123,7 +123,7 @@ async fn cut_off(server: &Server, member: usize) {
     drop(old);
     // It stands in line again, behind.
     let again = waiter(&far, &name);
-    lab::waiting(server, &near, &name, 1).await;
+    lab::waiting(&near, &name, 1).await;
     next.release().await;
     got(again).await.release().await;
     settled(server, [far, near]).await;
@@ -174,7 +174,7 @@ async fn a_client_that_is_cut_off_knows_and_comes_back() {
     for fault in [Fault::Hold, Fault::Drop] {
         let old = far.mutex("x").unwrap().lock().await.unwrap();
         let next = waiter(&near, "x");
-        lab::waiting(&server, &near, "x", 1).await;
+        lab::waiting(&near, "x", 1).await;
         proxied.all(|proxy| proxy.requests(fault));
         let next = got(next).await;
         assert!(!old.is_held(), "who was cut off believed in it when the next had it");
@@ -183,7 +183,7 @@ async fn a_client_that_is_cut_off_knows_and_comes_back() {
         proxied.all(|proxy| proxy.requests(Fault::Pass));
         // What was held arrives now, late, and takes nothing from the next.
         let again = waiter(&far, "x");
-        lab::waiting(&server, &near, "x", 1).await;
+        lab::waiting(&near, "x", 1).await;
         assert!(next.is_held() && !again.is_finished());
         next.release().await;
         got(again).await.release().await;
@@ -218,7 +218,7 @@ async fn locks_survive_a_restart_of_all_members() {
     let (a, b) = (session_at(&server, &[0, 1, 2], ttl).await, session_at(&server, &[2, 1, 0], ttl).await);
     let guard = a.mutex("x").unwrap().lock().await.unwrap();
     let next = waiter(&b, "x");
-    lab::waiting(&server, &a, "x", 1).await;
+    lab::waiting(&a, "x", 1).await;
     lab::restart(&server);
     assert!(!next.is_finished(), "it was handed on by a restart");
     assert!(guard.confirm().await.unwrap(), "it was lost by a restart");
@@ -230,6 +230,30 @@ async fn locks_survive_a_restart_of_all_members() {
     guard.release().await;
     until_free(&server);
     settled(&server, [a, b]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_taken_out_of_the_cluster_costs_nobody_a_lock() {
+    let server = three();
+    let (a, b) = (session_at(&server, &[0, 1, 2], TTL).await, session_at(&server, &[2, 1, 0], TTL).await);
+    let guard = a.mutex("x").unwrap().lock().await.unwrap();
+    let leader = server.leader().unwrap();
+    let members = server.ctl_at(others(leader)[0], &["member", "list"]).unwrap();
+    let line = members.lines().find(|line| line.contains(&format!(" m{leader},"))).unwrap();
+    let id = line.split(',').next().unwrap();
+    // Not before its members have known each other for some seconds.
+    let remove = || server.ctl_at(others(leader)[0], &["member", "remove", id]);
+    bramah_lab::until("a smaller cluster", SOON, remove).unwrap();
+    server.await_leader(&others(leader)).unwrap();
+    tokio::time::sleep(TTL + TTL / 2).await;
+    assert!(guard.is_held(), "a holder that lives lost its lock");
+    let guard = hand_over([&a, &b], "x", guard, 3).await;
+    guard.release().await;
+    for session in [a, b] {
+        assert_eq!(session.close(SOON).await.left, []);
+    }
+    let left = server.ctl_at(others(leader)[0], &["get", "x/", "--prefix", "--keys-only"]).unwrap();
+    assert!(!left.contains("x/"), "{left}");
 }
 
 /// The server does what it was asked, and the answer is lost: asked again, it is done once.

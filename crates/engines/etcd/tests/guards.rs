@@ -10,28 +10,14 @@ use bramah_etcd::{
     Config, Etcd,
     proto::etcdserverpb::{PutRequest, RequestOp, TxnRequest, kv_client::KvClient, request_op::Request},
 };
-use bramah_lab::{
-    Etcd as Server,
-    servers::{self, Flavor},
-};
+use bramah_lab::{Etcd as Server, servers::Flavor};
 use lab::{
-    Proxied,
+    Proxied, flavors,
     raw::{Raw, is_gone, soon, waits},
     session_at, settled, until_free, url,
 };
 
 const LONG: Duration = Duration::from_secs(60);
-
-/// The flavors that this machine has; the others are reported.
-fn flavors() -> impl Iterator<Item = Flavor> {
-    Flavor::ETCD.into_iter().filter(|flavor| {
-        let got = servers::get(*flavor);
-        if let Err(why) = &got {
-            servers::missing(*flavor, why);
-        }
-        got.is_ok()
-    })
-}
 
 /// What Jepsen found: whoever waited with a lease that had ended was granted the lock.
 #[tokio::test(flavor = "multi_thread")]
@@ -184,9 +170,9 @@ async fn a_waiter_whose_lease_is_revoked_stands_in_line_again() {
     };
     let guard = a.mutex("x").unwrap().lock().await.unwrap();
     let robbed = lock(&b);
-    lab::waiting(&server, &a, "x", 1).await;
+    lab::waiting(&a, "x", 1).await;
     let behind = lock(&c);
-    lab::waiting(&server, &a, "x", 2).await;
+    lab::waiting(&a, "x", 2).await;
     let lease = format!("{:x}", b.id().bits() & u128::from(u64::MAX >> 1));
     server.ctl(&["lease", "revoke", &lease]).unwrap();
     let last = || async {

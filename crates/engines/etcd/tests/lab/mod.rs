@@ -8,9 +8,23 @@ use std::{sync::Arc, time::Duration};
 
 use bramah_core::{Engine, Name, Session};
 use bramah_etcd::{Config, Etcd};
-use bramah_lab::{Etcd as Server, Proxy};
+use bramah_lab::{
+    Etcd as Server, Proxy,
+    servers::{self, Flavor},
+};
 
 pub(crate) const SOON: Duration = Duration::from_secs(40);
+
+/// The flavors that this machine has; the others are reported.
+pub(crate) fn flavors() -> impl Iterator<Item = Flavor> {
+    Flavor::ETCD.into_iter().filter(|flavor| {
+        let got = servers::get(*flavor);
+        if let Err(why) = &got {
+            servers::missing(*flavor, why);
+        }
+        got.is_ok()
+    })
+}
 
 /// An engine with connections of its own.
 pub(crate) fn engine(url: &str) -> Arc<dyn Engine> {
@@ -53,7 +67,7 @@ impl Proxied {
 }
 
 /// Waits until so many wait in a line.
-pub(crate) async fn waiting(_server: &Server, session: &Session, name: &str, count: usize) {
+pub(crate) async fn waiting(session: &Session, name: &str, count: usize) {
     let name = Name::new(name).unwrap();
     let look = async {
         loop {
