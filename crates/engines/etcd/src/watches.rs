@@ -26,9 +26,12 @@ use crate::{
     error::{Trouble, is_token},
     layout::{Span, is_child},
     net::{LARGEST, Net, Way},
-    proto::etcdserverpb::{
-        WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
-        watch_client::WatchClient, watch_create_request::FilterType, watch_request::RequestUnion,
+    proto::{
+        etcdserverpb::{
+            WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+            watch_client::WatchClient, watch_create_request::FilterType, watch_request::RequestUnion,
+        },
+        mvccpb::KeyValue,
     },
 };
 
@@ -105,7 +108,7 @@ impl Watches {
         let id = state.last;
         if let Some(requests) = &state.requests {
             // If it has just ended, the next stream begins with all of them.
-            let _ = requests.send(creation(id, &wanted));
+            let _ = requests.send(creation(live(id), &wanted, 0));
         }
         state.watches.insert(id, Watch { wanted, tell: Box::new(tell) });
         drop(state);
@@ -130,8 +133,10 @@ impl Watches {
         let mut state = self.state();
         let watch = state.watches.remove(&id)?;
         if let Some(requests) = &state.requests {
-            let cancel = WatchCancelRequest { watch_id: id };
-            let _ = requests.send(WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) });
+            for watch_id in [live(id), late(id)] {
+                let cancel = Some(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }));
+                let _ = requests.send(WatchRequest { request_union: cancel });
+            }
         }
         Some(watch)
     }
@@ -178,7 +183,7 @@ impl Watches {
         {
             let mut state = self.state();
             for (id, watch) in &state.watches {
-                let _ = requests.send(creation(*id, &watch.wanted));
+                let _ = requests.send(creation(late(*id), &watch.wanted, watch.wanted.from));
             }
             if state.watches.is_empty() {
                 return Ok(());
@@ -251,21 +256,34 @@ impl Watches {
     }
 
     fn told(&self, told: WatchResponse) -> Result<(), Trouble> {
-        let id = told.watch_id;
+        let id = told.watch_id.div_euclid(2);
         if told.canceled {
             return self.refused(id, told.compact_revision != 0, &told.cancel_reason);
         }
+        if told.created && told.watch_id == live(id) {
+            self.look_back(id, told.header.map_or(i64::MAX, |header| header.revision));
+        }
         let mut fires = false;
-        if let Some(watch) = self.state().watches.get_mut(&id) {
-            for kv in told.events.iter().filter_map(|event| event.kv.as_ref()) {
-                watch.wanted.from = watch.wanted.from.max(kv.mod_revision.saturating_add(1));
-                fires |= !watch.wanted.children || is_child(&watch.wanted.span.from, &kv.key);
-            }
+        if let Some(Watch { wanted, .. }) = self.state().watches.get(&id) {
+            let is_wanted = |kv: &KeyValue| {
+                kv.mod_revision >= wanted.from && (!wanted.children || is_child(&wanted.span.from, &kv.key))
+            };
+            fires = told.events.iter().filter_map(|event| event.kv.as_ref()).any(is_wanted);
         }
         if fires {
             self.fire(id);
         }
         Ok(())
+    }
+
+    /// A watch began behind this revision. If it should have begun before, what it missed is asked for, too.
+    fn look_back(&self, id: i64, begun: i64) {
+        let state = self.state();
+        if let (Some(watch), Some(requests)) = (state.watches.get(&id), &state.requests)
+            && begun >= watch.wanted.from
+        {
+            let _ = requests.send(creation(late(id), &watch.wanted, watch.wanted.from));
+        }
     }
 
     /// etcd does not watch this. Who hears of it looks, and will perhaps ask for the same: not at once, unless it was because of
@@ -305,14 +323,25 @@ impl std::fmt::Debug for Armed {
     }
 }
 
-fn creation(id: i64, wanted: &Wanted) -> WatchRequest {
+/// etcd tells at once what happens from now on; what it has to look back for, it tells with the next of its rounds, which are 100 ms
+/// apart. So a watch is asked for from now on, and once more from where it should have begun if something was written in between.
+fn live(id: i64) -> i64 {
+    id * 2
+}
+
+/// The one that looks back.
+fn late(id: i64) -> i64 {
+    id * 2 + 1
+}
+
+fn creation(watch_id: i64, wanted: &Wanted, start_revision: i64) -> WatchRequest {
     let filters = if wanted.puts { Vec::new() } else { vec![FilterType::Noput.into()] };
     let create = WatchCreateRequest {
         key: wanted.span.from.clone(),
         range_end: wanted.span.to.clone(),
-        start_revision: wanted.from,
+        start_revision,
         filters,
-        watch_id: id,
+        watch_id,
         ..WatchCreateRequest::default()
     };
     WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }
