@@ -32,6 +32,7 @@ pub(crate) struct Case<'c> {
     key: Vec<u8>,
     span: Span,
     floor: Vec<u8>,
+    patience: Duration,
     until: Moment,
 }
 
@@ -58,6 +59,7 @@ impl Inner {
             key: self.layout.claim(&claim.name, claim.id.session),
             span: self.layout.line(&claim.name),
             floor: self.layout.floor(&claim.name),
+            patience,
             until: self.clock.now() + patience,
         };
         // An answer tells that the claim lives for a ttl from now on: the lease has to.
@@ -92,6 +94,8 @@ impl Inner {
                 self.end(case.room);
                 Err(self.over())
             }
+            // What was left of the time says nothing to anybody.
+            Err(Trouble::Silent(_)) => Err(self.net.explain(&Trouble::Silent(case.patience))),
             done => done.map_err(|trouble| self.net.explain(&trouble)),
         }
     }
