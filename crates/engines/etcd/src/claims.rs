@@ -1,0 +1,427 @@
+//! How a claim is entered, asked about and left.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Claim, Exit, Fence, Moment, Result, Standing, Wait, line};
+
+use crate::{
+    engine::Inner,
+    error::Trouble,
+    layout::Span,
+    ops::{self, Done},
+    proto::{
+        etcdserverpb::{RequestOp, TxnRequest},
+        mvccpb::KeyValue,
+    },
+    queue::{Obstacle, Place, Queue},
+    room::{Entry, Room},
+    value::{Record, Told, Value, read_floor},
+    watches::Wanted,
+};
+
+/// The longest time that a waiter trusts to be told.
+const TRUST: Duration = Duration::from_secs(5);
+
+/// How often one that takes no place tries to enter a line that was free when it was seen.
+const GUARDED: usize = 3;
+
+/// A claim with the names of what it is about, and until when it is dealt with.
+pub(crate) struct Case<'c> {
+    room: &'c Arc<Room>,
+    claim: &'c Claim,
+    key: Vec<u8>,
+    span: Span,
+    floor: Vec<u8>,
+    patience: Duration,
+    until: Moment,
+}
+
+/// A line, and the fence that later ones have to be above.
+struct Sight {
+    queue: Queue,
+    floor: Option<u64>,
+}
+
+/// What a case came to: an answer, or a look that has to be taken again.
+enum Turn {
+    Answer(Standing),
+    Again,
+}
+
+impl Inner {
+    /// Enters, or asks.
+    pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Result<Standing> {
+        let room = self.room(claim.id.session)?;
+        let patience = self.net.patience(room.terms().ttl);
+        let case = Case {
+            room: &room,
+            claim,
+            key: self.layout.claim(&claim.name, claim.id.session),
+            span: self.layout.line(&claim.name),
+            floor: self.layout.floor(&claim.name),
+            patience,
+            until: self.clock.now() + patience,
+        };
+        // An answer tells that the claim lives for a ttl from now on: the lease has to.
+        let (proof, standing) = tokio::join!(self.prove(&room, patience), self.stand(&case));
+        proof?;
+        standing
+    }
+
+    async fn stand(self: &Arc<Self>, case: &Case<'_>) -> Result<Standing> {
+        let mut sight = match case.claim.again {
+            true => match self.grasp(case).await? {
+                Ok(sight) => sight,
+                Err(fence) => return Ok(Standing::Held { fence: Some(fence), left: None }),
+            },
+            false => match self.enter(case).await? {
+                Ok(sight) => sight,
+                Err(standing) => return Ok(standing),
+            },
+        };
+        loop {
+            match self.judge(case, &sight).await? {
+                Turn::Answer(standing) => return Ok(standing),
+                Turn::Again => sight = self.look(case).await?,
+            }
+        }
+    }
+
+    async fn ask(&self, case: &Case<'_>, txn: TxnRequest) -> Result<Done> {
+        let left = case.until.since(self.clock.now()).max(Duration::from_millis(1));
+        match self.net.txn(txn, left).await {
+            Err(trouble) if trouble.is_lease_gone() => {
+                self.end(case.room);
+                Err(self.over())
+            }
+            // What was left of the time says nothing to anybody.
+            Err(Trouble::Silent(_)) => Err(self.net.explain(&Trouble::Silent(case.patience))),
+            done => done.map_err(|trouble| self.net.explain(&trouble)),
+        }
+    }
+
+    /// The line as everybody agrees on it now.
+    async fn look(&self, case: &Case<'_>) -> Result<Sight> {
+        let success = vec![ops::read(&case.span), ops::read(&Span::one(&case.floor))];
+        let done = self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?;
+        Ok(case.sight(done, 0))
+    }
+
+    /// Takes it, if this claim has waited for all of it and nobody is ahead: in one transaction, whose revision is the fence. Else
+    /// the line.
+    async fn grasp(&self, case: &Case<'_>) -> Result<Result<Sight, Fence>> {
+        let claim = case.claim;
+        let entry = case.room.known(claim.id).filter(|_| claim.is_exclusive() && claim.floor.is_none());
+        let Some((entry, (value, written))) =
+            entry.and_then(|entry| entry.waits().map(|waits| (entry, waits)))
+        else {
+            return self.look(case).await.map(Ok);
+        };
+        let granted_us = Some(self.clock.wall_us());
+        let held = Value { granted_us, fence: Told::Here, note: claim.note.clone(), ..value };
+        let txn = TxnRequest {
+            compare: vec![
+                ops::created(&Span::one(&case.key), entry.create),
+                ops::written(&case.key, written),
+                ops::none_before(&case.span, entry.create),
+                ops::created(&Span::one(&case.floor), 0),
+            ],
+            success: vec![ops::put(&case.key, held.encode(), case.room.terms().lease)],
+            failure: vec![ops::read(&case.span), ops::read(&Span::one(&case.floor))],
+        };
+        let done = self.ask(case, txn).await?;
+        if !done.succeeded {
+            return Ok(Ok(case.sight(done, 0)));
+        }
+        entry.set_waits(None);
+        entry.watch_ahead(None);
+        self.watch_own(case.room, &entry, &case.key, done.revision);
+        Ok(Err(Fence::new(u64::try_from(done.revision).unwrap_or_default())))
+    }
+
+    /// Enters the line, and shows it; or the answer of who does not wait.
+    ///
+    /// A line in which nobody is takes one transaction: what is created there is held, with the revision of its creation as fence.
+    async fn enter(self: &Arc<Self>, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
+        let lease = case.room.terms().lease;
+        let now_us = self.clock.wall_us();
+        let value = |granted| Value::entering(case.claim, &case.room.who, now_us, granted);
+        let put = |granted| ops::put(&case.key, value(granted).encode(), lease);
+        let floor = ops::read(&Span::one(&case.floor));
+        let reads = vec![ops::read(&case.span), floor.clone()];
+        let first = |failure: Vec<RequestOp>| TxnRequest {
+            compare: vec![ops::created(&case.span, 0)],
+            success: vec![put(true), floor.clone()],
+            failure,
+        };
+        let line_up = ops::nested(TxnRequest {
+            compare: vec![ops::created(&Span::one(&case.key), 0)],
+            success: vec![put(false)],
+            failure: Vec::new(),
+        });
+        if case.claim.wait == Wait::Line {
+            let done = self.ask(case, first([vec![line_up], reads].concat())).await?;
+            return Ok(Ok(match done.succeeded {
+                true => case.behind(Vec::new(), done, value(true), lease),
+                false => case.sight(done, 0),
+            }));
+        }
+        let mut done = self.ask(case, first(reads.clone())).await?;
+        let mut before = Vec::new();
+        for tried in 1.. {
+            if done.succeeded {
+                return Ok(Ok(case.behind(before, done, value(true), lease)));
+            }
+            let sight = case.sight(done, 0);
+            let queue = &sight.queue;
+            if queue.places.iter().any(|place| place.kv.key == case.key && place.id() == case.claim.id) {
+                return Ok(Ok(sight));
+            }
+            if let Some(other) = queue.other_capacity(queue.places.len(), case.claim.capacity) {
+                return Err(case.claim.conflict(other));
+            }
+            if queue.find(&case.key).is_some() || !queue.would_hold(case.claim.capacity, case.claim.weight) {
+                return Ok(Err(self.decline(case, queue)));
+            }
+            let guarded = TxnRequest {
+                compare: vec![
+                    ops::created(&Span::one(&case.key), 0),
+                    ops::unwritten_since(&case.span, queue.revision),
+                ],
+                success: vec![put(true), floor.clone()],
+                failure: reads.clone(),
+            };
+            if tried > GUARDED {
+                break;
+            }
+            before = sight.queue.places;
+            done = self.ask(case, guarded).await?;
+        }
+        // Names below ours change all the time, and the guard cannot tell them from ours: a place is taken, and given up again.
+        let success = [vec![line_up], reads].concat();
+        let sight = case.sight(self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?, 0);
+        let queue = &sight.queue;
+        let ours = queue.places.iter().position(|place| place.id() == case.claim.id);
+        match ours.and_then(|at| queue.places.get(at).map(|place| (at, place))) {
+            Some((at, place)) if queue.holders(case.claim.capacity) <= at => {
+                self.take_back(case, place.kv.create_revision).await?;
+                Ok(Err(self.decline(case, queue)))
+            }
+            Some(_) => Ok(Ok(sight)),
+            None => Ok(Err(self.decline(case, queue))),
+        }
+    }
+
+    /// The answer to one that takes no place.
+    fn decline(self: &Arc<Self>, case: &Case<'_>, queue: &Queue) -> Standing {
+        if case.claim.wait == Wait::No {
+            return Standing::Refused;
+        }
+        let wanted =
+            Wanted { span: case.span.clone(), from: queue.revision + 1, puts: false, children: true };
+        Standing::Queued { ahead: None, wake: self.watches.wake(wanted), sleep: TRUST }
+    }
+
+    /// Where the claim stands in what was seen. What is seen is what everybody agrees on, so this is also the proof that the key is
+    /// there still: with our lease, created when we created it, and by this claim.
+    async fn judge(self: &Arc<Self>, case: &Case<'_>, sight: &Sight) -> Result<Turn> {
+        let (claim, queue) = (case.claim, &sight.queue);
+        let found = queue.find(&case.key).and_then(|at| queue.places.get(at).map(|place| (at, place)));
+        let Some((at, place)) = found else {
+            case.room.forget(claim.id);
+            return Ok(Turn::Answer(Standing::Gone));
+        };
+        let ours = place.value.as_ref().filter(|value| value.id == claim.id);
+        let Some(value) = ours.filter(|_| case.is_on_lease(&place.kv)) else {
+            return Ok(Turn::Answer(self.wait_for_former(case, queue)));
+        };
+        if let Some(other) = queue.other_capacity(at, claim.capacity).filter(|_| !claim.again) {
+            self.take_back(case, place.kv.create_revision).await?;
+            return Err(claim.conflict(other));
+        }
+        let Some(entry) = case.room.admit(claim.id, place.kv.create_revision) else {
+            case.room.forget(claim.id);
+            return Ok(Turn::Answer(Standing::Gone));
+        };
+        self.watch_own(case.room, &entry, &case.key, queue.revision);
+        if queue.holders(claim.capacity) > at {
+            entry.watch_ahead(None);
+            entry.set_waits(None);
+            return self.hold(case, sight, place, value).await;
+        }
+        entry.set_waits(Some((value.clone(), place.kv.mod_revision)));
+        let wake = entry.wake();
+        self.watch_ahead(case, queue, at, &entry);
+        let ahead = u32::try_from(at).ok();
+        Ok(Turn::Answer(Standing::Queued { ahead, wake, sleep: TRUST }))
+    }
+
+    /// Another claim of this session is in the way, and on its way out.
+    fn wait_for_former(self: &Arc<Self>, case: &Case<'_>, queue: &Queue) -> Standing {
+        if case.claim.again {
+            return Standing::Gone;
+        }
+        let span = Span::one(&case.key);
+        let wanted = Wanted { span, from: queue.revision + 1, puts: false, children: false };
+        Standing::Queued { ahead: None, wake: self.watches.wake(wanted), sleep: TRUST }
+    }
+
+    /// Has core look at the claim, and its waiter ask, when its key is gone.
+    pub(crate) fn watch_own(&self, room: &Room, entry: &Arc<Entry>, key: &[u8], seen: i64) {
+        if !entry.is_unwatched() {
+            return;
+        }
+        let wanted = Wanted { span: Span::one(key), from: seen + 1, puts: false, children: false };
+        let (alarm, mine) = (room.alarm.clone(), Arc::downgrade(entry));
+        let armed = self.watches.arm(wanted, move || {
+            if let Some(entry) = mine.upgrade() {
+                alarm.ring(entry.id);
+                entry.ring();
+            }
+        });
+        entry.watch_own(armed);
+    }
+
+    fn watch_ahead(&self, case: &Case<'_>, queue: &Queue, at: usize, entry: &Arc<Entry>) {
+        let from = queue.revision + 1;
+        let wanted = match queue.obstacle(at, case.claim.capacity, case.claim.weight) {
+            Obstacle::Key { key, puts } => Wanted { span: Span::one(key), from, puts, children: false },
+            Obstacle::Line => Wanted { span: case.span.clone(), from, puts: false, children: true },
+        };
+        let mine = Arc::downgrade(entry);
+        let armed = self.watches.arm(wanted, move || {
+            if let Some(entry) = mine.upgrade() {
+                entry.ring();
+            }
+        });
+        entry.watch_ahead(Some(armed));
+    }
+
+    /// It is held. What others are to know of that is written into its key, if its key is as it was seen.
+    async fn hold(&self, case: &Case<'_>, sight: &Sight, place: &Place, value: &Value) -> Result<Turn> {
+        let (claim, kv) = (case.claim, &place.kv);
+        let fence = claim.is_exclusive().then(|| sight.fence(place, claim.floor));
+        let mut held = value.clone();
+        held.note = claim.note.clone();
+        // Readers beside each other need not tell each other: nobody waits for a reader to be granted.
+        if claim.is_exclusive() || claim.capacity != line::WHOLE {
+            held.granted_us = held.granted_us.or_else(|| Some(self.clock.wall_us()));
+        }
+        if fence != place.fence() {
+            held.fence = fence.map_or(Told::Nothing, Told::This);
+        }
+        if held != *value {
+            held.fence = fence.map_or(Told::Nothing, Told::This);
+            let mut success = vec![ops::put(&case.key, held.encode(), kv.lease)];
+            if let Some(raised) = fence.filter(|fence| sight.is_ahead(*fence)) {
+                success.push(ops::put(&case.floor, raised.to_string().into_bytes(), 0));
+            }
+            let compare = vec![
+                ops::created(&Span::one(&case.key), kv.create_revision),
+                ops::written(&case.key, kv.mod_revision),
+            ];
+            let done = self.ask(case, TxnRequest { compare, success, failure: Vec::new() }).await?;
+            if !done.succeeded {
+                return Ok(Turn::Again);
+            }
+        }
+        Ok(Turn::Answer(Standing::Held { fence, left: None }))
+    }
+
+    /// Takes a claim out that was just put in.
+    async fn take_back(&self, case: &Case<'_>, create: i64) -> Result<()> {
+        case.room.forget(case.claim.id);
+        let compare = vec![ops::created(&Span::one(&case.key), create)];
+        let success = vec![ops::delete(&case.key)];
+        self.ask(case, TxnRequest { compare, success, failure: Vec::new() }).await.map(drop)
+    }
+
+    /// Leaves, or has somebody leave.
+    pub(crate) async fn withdraw(&self, claim: &Claim, exit: &Exit) -> Result<()> {
+        let patience = self.net.patience(claim.ttl);
+        let left = match exit {
+            Exit::Own => self.leave(claim, patience).await,
+            Exit::Broken(cause) => {
+                let record = Record { id: claim.id, at_us: self.clock.wall_us(), cause: cause.clone() };
+                self.evict(claim, &record, patience).await
+            }
+        };
+        left.map_err(|trouble| self.net.explain(&trouble))
+    }
+
+    pub(crate) async fn leave(&self, claim: &Claim, patience: Duration) -> Result<(), Trouble> {
+        let key = self.layout.claim(&claim.name, claim.id.session);
+        let known = self.rooms().get(&claim.id.session).cloned().and_then(|room| room.forget(claim.id));
+        let create = match known {
+            Some(entry) => entry.create,
+            None => {
+                let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
+                let place = done.take(0).pop().map(Place::of);
+                // Another claim of the session has the key: it is not ours to delete.
+                match place.filter(|place| place.id() == claim.id) {
+                    Some(place) => place.kv.create_revision,
+                    None => return Ok(()),
+                }
+            }
+        };
+        let compare = vec![ops::created(&Span::one(&key), create)];
+        let txn = TxnRequest { compare, success: vec![ops::delete(&key)], failure: Vec::new() };
+        self.net.txn(txn, patience).await.map(drop)
+    }
+
+    async fn evict(&self, claim: &Claim, record: &Record, patience: Duration) -> Result<(), Trouble> {
+        let span = self.layout.line(&claim.name);
+        let mut done = self.net.reads(std::slice::from_ref(&span), patience).await?;
+        let queue = Queue::of(&span.from, done.take(0), done.revision);
+        let Some(place) = queue.places.iter().find(|place| place.id() == claim.id) else { return Ok(()) };
+        let compare = vec![ops::created(&Span::one(&place.kv.key), place.kv.create_revision)];
+        let kept = ops::put(&self.layout.broken(&claim.name), record.encode(), 0);
+        let success = vec![ops::delete(&place.kv.key), kept];
+        self.net.txn(TxnRequest { compare, success, failure: Vec::new() }, patience).await.map(drop)
+    }
+}
+
+impl Case<'_> {
+    /// What two reads gave, from this place on: the line, and the floor.
+    fn sight(&self, mut done: Done, at: usize) -> Sight {
+        let queue = Queue::of(&self.span.from, done.take(at), done.revision);
+        Sight { queue, floor: done.take(at + 1).pop().and_then(|kv| read_floor(&kv.value)) }
+    }
+
+    /// The line that we have just entered, behind those. Some of them may have left.
+    fn behind(&self, mut places: Vec<Place>, mut done: Done, value: Value, lease: i64) -> Sight {
+        let kv = KeyValue {
+            key: self.key.clone(),
+            create_revision: done.revision,
+            mod_revision: done.revision,
+            version: 1,
+            value: value.encode(),
+            lease,
+        };
+        places.push(Place { kv, value: Some(value) });
+        let floor = done.take(0).pop().and_then(|kv| read_floor(&kv.value));
+        Sight { queue: Queue { places, revision: done.revision }, floor }
+    }
+
+    fn is_on_lease(&self, kv: &KeyValue) -> bool {
+        kv.lease == self.room.terms().lease || kv.lease == crate::layout::lease(self.claim.id.session)
+    }
+}
+
+impl Sight {
+    /// The fence of one that holds: as it was granted, or the revision at which it was seen to hold, above all that were told.
+    fn fence(&self, place: &Place, floor: Option<Fence>) -> Fence {
+        let has_own = place.value.as_ref().is_some_and(|value| matches!(value.fence, Told::This(_)));
+        let above = self.floor.map_or(0, |floor| floor.saturating_add(1));
+        let granted = match place.fence() {
+            Some(fence) if has_own || fence.get() >= above => fence,
+            _ => Fence::new(u64::try_from(self.queue.revision).unwrap_or_default().max(above)),
+        };
+        floor.map_or(granted, |floor| floor.max(granted))
+    }
+
+    /// Whether a fence is one that no revision of the store has reached: the next grant has to know.
+    fn is_ahead(&self, fence: Fence) -> bool {
+        fence.get() > u64::try_from(self.queue.revision).unwrap_or_default() && Some(fence.get()) > self.floor
+    }
+}

@@ -1,0 +1,147 @@
+//! The names of keys.
+//!
+//! ```text
+//! <prefix><name>/<lease, in hex>     a claim: what `etcdctl lock <prefix><name>` takes
+//! <prefix>/bramah/floor/<name>       a fence that later ones have to be above
+//! <prefix>/bramah/broken/<name>      the last hold that was ended by force
+//! ```
+//!
+//! No name begins with a slash, so what is below `<prefix>/bramah/` is in no line. Nobody but the children of `<name>/` is in the
+//! line of `name`: what has one more slash belongs to another name.
+
+use bramah_core::{Name, SessionId};
+
+/// The names of keys under a prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    prefix: String,
+}
+
+/// A range of keys, the end excluded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from: Vec<u8>,
+    /// Empty for one key.
+    pub(crate) to: Vec<u8>,
+}
+
+impl Span {
+    pub(crate) fn one(key: &[u8]) -> Self {
+        Self { from: key.to_vec(), to: Vec::new() }
+    }
+
+    /// Everything that starts with this, which is valid UTF-8 and so never ends in the last byte that there is.
+    fn below(start: String) -> Self {
+        if start.is_empty() {
+            // All keys there are, in etcd's words.
+            return Self { from: vec![0], to: vec![0] };
+        }
+        let mut to = start.clone().into_bytes();
+        if let Some(last) = to.last_mut() {
+            *last += 1;
+        }
+        Self { from: start.into_bytes(), to }
+    }
+}
+
+impl Layout {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// The key of a session's claim.
+    pub(crate) fn claim(&self, name: &Name, session: SessionId) -> Vec<u8> {
+        format!("{}{name}/{:x}", self.prefix, lease(session)).into_bytes()
+    }
+
+    /// The line of a name, and all names below it.
+    pub(crate) fn line(&self, name: &Name) -> Span {
+        Span::below(format!("{}{name}/", self.prefix))
+    }
+
+    /// Every line.
+    pub(crate) fn all(&self) -> Span {
+        Span::below(self.prefix.clone())
+    }
+
+    pub(crate) fn floor(&self, name: &Name) -> Vec<u8> {
+        format!("{}/bramah/floor/{name}", self.prefix).into_bytes()
+    }
+
+    pub(crate) fn broken(&self, name: &Name) -> Vec<u8> {
+        format!("{}/bramah/broken/{name}", self.prefix).into_bytes()
+    }
+
+    /// The records of all breaks below a name, without its own; of all there are if none is given.
+    pub(crate) fn breaks(&self, below: Option<&Name>) -> Span {
+        Span::below(match below {
+            Some(name) => format!("{}/bramah/broken/{name}/", self.prefix),
+            None => format!("{}/bramah/broken/", self.prefix),
+        })
+    }
+
+    /// The lock that a record is about.
+    pub(crate) fn name_of_break(&self, key: &[u8]) -> Option<Name> {
+        let text = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
+        Name::new(text.strip_prefix("/bramah/broken/")?).ok()
+    }
+
+    /// The lock that a key is in the line of, and the rest of the key.
+    pub(crate) fn name_of<'k>(&self, key: &'k [u8]) -> Option<(Name, &'k str)> {
+        let text = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
+        let (name, leaf) = text.rsplit_once('/')?;
+        Some((Name::new(name).ok()?, leaf))
+    }
+}
+
+/// Whether a key is a child of the line's start and not of something below it.
+pub(crate) fn is_child(start: &[u8], key: &[u8]) -> bool {
+    key.strip_prefix(start).is_some_and(|leaf| !leaf.contains(&b'/'))
+}
+
+/// The lease of a session: its lowest 63 bits, which are not all zero.
+pub(crate) fn lease(session: SessionId) -> i64 {
+    let low = session.bits() & u128::from(u64::MAX >> 1);
+    i64::try_from(low).unwrap_or(i64::MAX).max(1)
+}
+
+/// The lease of a session whose ttl was changed: etcd has no way to change that of a lease.
+pub(crate) fn other_lease(session: SessionId, seconds: i64) -> i64 {
+    let high = session.bits() >> 64;
+    let mixed = high ^ u128::from(seconds.unsigned_abs()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    lease(SessionId::from_bits(mixed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_has_the_key_that_etcdctl_gives_it() {
+        let layout = Layout::new("p/");
+        let session = SessionId::from_bits(u128::from(u64::MAX) << 64 | 0x8000_0000_0000_0abc);
+        let name = Name::new("a/b").unwrap();
+        let key = layout.claim(&name, session);
+        assert_eq!(key, b"p/a/b/abc");
+        assert_eq!(layout.name_of(&key), Some((name.clone(), "abc")));
+        assert_eq!(layout.line(&name), Span { from: b"p/a/b/".into(), to: b"p/a/b0".into() });
+        assert_eq!(layout.all(), Span { from: b"p/".into(), to: b"p0".into() });
+        assert_eq!(Layout::new("").all(), Span { from: vec![0], to: vec![0] });
+        assert!(
+            is_child(b"p/a/", b"p/a/1") && !is_child(b"p/a/", b"p/a/b/1") && !is_child(b"p/a/", b"p/b/1")
+        );
+        assert_ne!(lease(SessionId::from_bits(0)), 0);
+        assert_ne!(other_lease(session, 5), other_lease(session, 6));
+    }
+
+    #[test]
+    fn records_are_in_no_line() {
+        let layout = Layout::new("");
+        let name = Name::new("bramah").unwrap();
+        for key in [layout.floor(&name), layout.broken(&name)] {
+            assert_eq!(layout.name_of(&key), None);
+            assert!(key < layout.line(&name).from || key >= layout.line(&name).to);
+        }
+        assert_eq!(layout.name_of_break(&layout.broken(&name)), Some(name));
+    }
+}

@@ -1,0 +1,218 @@
+//! How sessions begin, go on and end: each is a lease.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Error, ErrorKind, Keep, Opening, Result, SessionId};
+use tracing::debug;
+
+use crate::{
+    engine::Inner,
+    error::Trouble,
+    layout::{self, Span},
+    ops,
+    proto::etcdserverpb::TxnRequest,
+    queue::Place,
+    room::{Room, Terms},
+    value::{Told, Value},
+};
+
+/// How often a lease is asked for that comes and goes.
+const TRIES: usize = 5;
+
+/// A pause for a lease that has run out to be taken away.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Inner {
+    /// The room of an open session.
+    pub(crate) fn room(&self, session: SessionId) -> Result<Arc<Room>> {
+        self.rooms().get(&session).cloned().ok_or_else(|| self.over())
+    }
+
+    pub(crate) fn over(&self) -> Error {
+        let members = self.net.config().address();
+        Error::new(
+            ErrorKind::Lost,
+            format!("etcd at {members}: the session's lease has ended, and its locks with it"),
+        )
+    }
+
+    /// The session's lease is gone.
+    pub(crate) fn end(&self, room: &Arc<Room>) {
+        let mut rooms = self.rooms();
+        if rooms.get(&room.session).is_some_and(|known| Arc::ptr_eq(known, room)) {
+            rooms.remove(&room.session);
+        }
+        drop(rooms);
+        room.end();
+    }
+
+    /// How many seconds are asked for, so that the lease outlives what core counts on by the margin.
+    fn seconds(&self, ttl: Duration) -> i64 {
+        let whole = ttl.saturating_add(Terms::slack(ttl)).saturating_add(self.net.config().margin);
+        i64::try_from(whole.as_millis().div_ceil(1000)).unwrap_or(i64::MAX >> 32).max(1)
+    }
+
+    /// What core is told of a lease of so many seconds.
+    fn terms(&self, lease: i64, seconds: i64, wanted: Duration, proven: bramah_core::Moment) -> Terms {
+        let granted = Duration::from_secs(seconds.unsigned_abs());
+        let most = granted.saturating_sub(self.net.config().margin).saturating_sub(Terms::slack(wanted));
+        Terms { lease, seconds, ttl: wanted.min(most), proven }
+    }
+
+    pub(crate) async fn open(&self, opening: &Opening) -> Result<Duration> {
+        let patience = self.net.config().timeout;
+        let wanted = self.seconds(opening.ttl);
+        for _ in 0..TRIES {
+            match self.try_open(opening, wanted, patience).await {
+                Ok(Some(ttl)) => return Ok(ttl),
+                // It was there and is not any more.
+                Ok(None) => tokio::time::sleep(PAUSE).await,
+                Err(trouble) => return Err(self.net.explain(&trouble)),
+            }
+        }
+        Err(self.over())
+    }
+
+    async fn try_open(
+        &self,
+        opening: &Opening,
+        wanted: i64,
+        patience: Duration,
+    ) -> Result<Option<Duration>, Trouble> {
+        let session = opening.session;
+        let known = self.rooms().get(&session).cloned();
+        let sent = self.clock.now();
+        if let Some(room) = known {
+            let terms = room.terms();
+            if self.end_lapsed(&room, patience).await? {
+                return Ok(None);
+            }
+            if !self.net.keep_alive(terms.lease, patience).await? {
+                self.end(&room);
+                return Ok(None);
+            }
+            room.prove(sent);
+            if (terms.seconds, terms.ttl) == (wanted, opening.ttl) {
+                return Ok(Some(terms.ttl));
+            }
+            let terms = self.move_to(session, terms.lease, wanted, opening.ttl, patience).await?;
+            room.set_terms(terms);
+            return Ok(Some(terms.ttl));
+        }
+        let lease = layout::lease(session);
+        let terms = match self.net.grant(lease, wanted, patience).await {
+            Ok(seconds) => self.terms(lease, seconds, opening.ttl, sent),
+            // Nobody else has our id: it is our own, from a call whose answer was lost.
+            Err(trouble) if trouble.is_lease_there() => {
+                let Some(told) = self.net.lease(lease, false, patience).await? else { return Ok(None) };
+                if !self.net.keep_alive(lease, patience).await? {
+                    return Ok(None);
+                }
+                if told.granted_ttl >= wanted {
+                    self.terms(lease, told.granted_ttl, opening.ttl, sent)
+                } else {
+                    self.move_to(session, lease, wanted, opening.ttl, patience).await?
+                }
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        self.rooms().insert(session, Arc::new(Room::new(opening, terms)));
+        Ok(Some(terms.ttl))
+    }
+
+    /// Hangs the session's claims from another lease: that of one cannot be changed.
+    async fn move_to(
+        &self,
+        session: SessionId,
+        from: i64,
+        wanted: i64,
+        ttl: Duration,
+        patience: Duration,
+    ) -> Result<Terms, Trouble> {
+        let lease = layout::other_lease(session, wanted);
+        let sent = self.clock.now();
+        let seconds = match self.net.grant(lease, wanted, patience).await {
+            Err(trouble) if trouble.is_lease_there() => {
+                self.net.keep_alive(lease, patience).await?;
+                wanted
+            }
+            granted => granted?,
+        };
+        let terms = self.terms(lease, seconds, ttl, sent);
+        let keys = self.net.lease(from, true, patience).await?.map(|told| told.keys).unwrap_or_default();
+        for key in keys.into_iter().filter(|_| from != lease) {
+            let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
+            let Some(kv) = done.take(0).pop() else { continue };
+            let place = Place::of(kv);
+            let Some(value) = place.value.as_ref().filter(|value| value.id.session == session) else {
+                continue;
+            };
+            let fence = place.fence().map_or(Told::Nothing, Told::This);
+            let value = Value { ttl: terms.ttl, fence, ..value.clone() };
+            let txn = TxnRequest {
+                compare: vec![ops::written(&key, place.kv.mod_revision)],
+                success: vec![ops::put(&key, value.encode(), lease)],
+                ..TxnRequest::default()
+            };
+            let moved = self.net.txn(txn, patience).await?;
+            debug!(moved = moved.succeeded, "a claim hangs from another lease");
+        }
+        Ok(terms)
+    }
+
+    /// Has the lease live for its time from now on, unless that was done a moment ago.
+    pub(crate) async fn prove(&self, room: &Arc<Room>, patience: Duration) -> Result<()> {
+        if room.is_fresh() {
+            return Ok(());
+        }
+        self.keep(room, patience).await
+    }
+
+    /// The same, however long ago it was done.
+    pub(crate) async fn keep(&self, room: &Arc<Room>, patience: Duration) -> Result<()> {
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        if self.end_lapsed(room, patience).await.map_err(explain)? {
+            return Err(self.over());
+        }
+        let sent = self.clock.now();
+        match self.net.keep_alive(room.terms().lease, patience).await {
+            Ok(true) => {
+                room.prove(sent);
+                Ok(())
+            }
+            Ok(false) => {
+                self.end(room);
+                Err(self.over())
+            }
+            Err(trouble) => Err(self.net.explain(&trouble)),
+        }
+    }
+
+    /// Ends a session that was not proven for its ttl, and tells whether it did. The lease may be there still: it is longer than that,
+    /// and without a majority none runs out. But core has given up what was held, and a lease that is kept alive would keep it in its
+    /// lines. One that nobody keeps may be renewed elsewhere, and is left alone.
+    async fn end_lapsed(&self, room: &Arc<Room>, patience: Duration) -> Result<bool, Trouble> {
+        if room.keep == Keep::Nobody || !room.has_lapsed() {
+            return Ok(false);
+        }
+        debug!(session = ?room.session, "a session that was not proven in time is ended");
+        self.net.revoke(room.terms().lease, patience).await?;
+        self.end(room);
+        Ok(true)
+    }
+
+    /// Ends the session's lease, if nothing hangs from it: what was left behind is to stay.
+    pub(crate) async fn close(&self, session: SessionId) -> Result<()> {
+        let room = self.rooms().remove(&session);
+        let lease = room.as_ref().map_or_else(|| layout::lease(session), |room| room.terms().lease);
+        if let Some(room) = room {
+            room.end();
+        }
+        let patience = self.net.config().timeout;
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        match self.net.lease(lease, true, patience).await.map_err(explain)? {
+            Some(told) if told.keys.is_empty() => self.net.revoke(lease, patience).await.map_err(explain),
+            _ => Ok(()),
+        }
+    }
+}

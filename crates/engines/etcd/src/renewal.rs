@@ -1,0 +1,131 @@
+//! How a session proves that it lives, and finds out what it has.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bramah_core::{Claim, ClaimId, ErrorKind, Keep, Renewal, Result, SessionId};
+
+use crate::{engine::Inner, error::Trouble, queue::Place, room::Room};
+
+impl Inner {
+    /// Keeps the lease alive, and looks whether the claims are there: a server that renews a lease which it has revoked, and one that
+    /// was deposed, both say that all is well.
+    pub(crate) async fn renew(&self, session: SessionId, claims: &[Arc<Claim>]) -> Result<Renewal> {
+        match self.room(session) {
+            Ok(room) => self.renew_own(&room, claims).await,
+            Err(_) => self.renew_left(session, claims).await,
+        }
+    }
+
+    async fn renew_own(&self, room: &Arc<Room>, claims: &[Arc<Claim>]) -> Result<Renewal> {
+        let patience = self.net.patience(room.terms().ttl);
+        if room.keep == Keep::Nobody && room.has_lapsed() {
+            return self.refuse_late(room, claims, patience).await;
+        }
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        let lease = room.terms().lease;
+        let (kept, listed) = tokio::join!(self.keep(room, patience), self.net.lease(lease, true, patience));
+        match kept {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Lost => return Ok(all_gone(claims)),
+            Err(error) => return Err(error),
+        }
+        // What it has besides is not worth a renewal: strays that are not listed now are listed the next time.
+        let listed = listed.ok().flatten().map(|told| told.keys).unwrap_or_default();
+        let seen = self.see(room.session, claims, listed, patience).await.map_err(explain)?;
+        let mut renewal = seen.renewal;
+        for id in &renewal.gone {
+            if let Some(entry) = room.forget(*id) {
+                entry.ring();
+            }
+        }
+        for (id, (key, create)) in &seen.there {
+            if let Some(entry) = room.known(*id) {
+                if entry.create == *create {
+                    self.watch_own(room, &entry, key, seen.revision);
+                } else {
+                    room.forget(*id);
+                    renewal.gone.push(*id);
+                }
+            }
+        }
+        Ok(renewal)
+    }
+
+    /// A renewal that comes when the ttl is over, in a session that nobody keeps. The lease may be there still, for it is longer than
+    /// that: but the margin is not ours to live on, and core has given up what was held.
+    async fn refuse_late(
+        &self,
+        room: &Arc<Room>,
+        claims: &[Arc<Claim>],
+        patience: Duration,
+    ) -> Result<Renewal> {
+        for claim in claims {
+            self.leave(claim, patience).await.map_err(|trouble| self.net.explain(&trouble))?;
+        }
+        match self.keep(room, patience).await {
+            Err(error) if error.kind() != ErrorKind::Lost => Err(error),
+            _ => Ok(all_gone(claims)),
+        }
+    }
+
+    /// Renews what another process has left: its keys tell what lease they hang from.
+    async fn renew_left(&self, session: SessionId, claims: &[Arc<Claim>]) -> Result<Renewal> {
+        let ttl = claims.iter().map(|claim| claim.ttl).min().unwrap_or(Duration::MAX);
+        let patience = self.net.patience(ttl);
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        let before = self.see(session, claims, Vec::new(), patience).await.map_err(explain)?;
+        for lease in before.leases {
+            self.net.keep_alive(lease, patience).await.map_err(explain)?;
+        }
+        let after = self.see(session, claims, Vec::new(), patience).await.map_err(explain)?;
+        Ok(after.renewal)
+    }
+
+    /// Reads the keys of these claims and these others, as everybody agrees on them.
+    async fn see(
+        &self,
+        session: SessionId,
+        claims: &[Arc<Claim>],
+        others: Vec<Vec<u8>>,
+        patience: Duration,
+    ) -> Result<Seen, Trouble> {
+        let own = |claim: &Arc<Claim>| self.layout.claim(&claim.name, claim.id.session);
+        let mut keys: Vec<Vec<u8>> = claims.iter().map(own).chain(others).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let asked: HashSet<ClaimId> = claims.iter().map(|claim| claim.id).collect();
+        let done = self.net.read_keys(&keys, patience).await?;
+        let mut seen = Seen { revision: done.revision, ..Seen::default() };
+        for place in done.reads.into_iter().flatten().map(Place::of) {
+            let Some(value) = place.value.as_ref().filter(|value| value.id.session == session) else {
+                continue;
+            };
+            seen.leases.insert(place.kv.lease);
+            if asked.contains(&value.id) {
+                seen.there.insert(value.id, (place.kv.key.clone(), place.kv.create_revision));
+            } else if let Some((name, _)) = self.layout.name_of(&place.kv.key) {
+                seen.renewal.stray.push(Arc::new(value.claim(&name)));
+            }
+        }
+        let is_gone = |claim: &&Arc<Claim>| !seen.there.contains_key(&claim.id);
+        seen.renewal.gone = claims.iter().filter(is_gone).map(|claim| claim.id).collect();
+        Ok(seen)
+    }
+}
+
+/// What the keys of a session said.
+#[derive(Default)]
+struct Seen {
+    renewal: Renewal,
+    there: HashMap<ClaimId, (Vec<u8>, i64)>,
+    leases: HashSet<i64>,
+    revision: i64,
+}
+
+fn all_gone(claims: &[Arc<Claim>]) -> Renewal {
+    Renewal { gone: claims.iter().map(|claim| claim.id).collect(), ..Renewal::default() }
+}

@@ -1,0 +1,189 @@
+//! What this process knows of one session.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Tag, Wake, Woken};
+
+use crate::{value::Value, watches::Armed};
+
+/// A session that was opened here.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) session: SessionId,
+    pub(crate) who: Arc<str>,
+    pub(crate) alarm: Alarm,
+    pub(crate) keep: Keep,
+    terms: Mutex<Terms>,
+    entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    clock: Clock,
+}
+
+/// What a session's claims hang from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) lease: i64,
+    /// As the server granted it.
+    pub(crate) seconds: i64,
+    /// As core was told.
+    pub(crate) ttl: Duration,
+    /// When the last call was sent that had the lease live for its seconds.
+    pub(crate) proven: Moment,
+}
+
+impl Terms {
+    /// How old a proof may be that an answer counts on: the lease lasts this much longer than it has to.
+    pub(crate) fn slack(ttl: Duration) -> Duration {
+        (ttl / 20).min(Duration::from_millis(250))
+    }
+}
+
+/// A claim of this session that was seen in its line.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: ClaimId,
+    pub(crate) create: i64,
+    bell: Mutex<Option<Bell>>,
+    /// What its key says while it waits, and since which revision.
+    waits: Mutex<Option<(Value, i64)>>,
+    /// Tells that its own key is gone.
+    own: Mutex<Option<Armed>>,
+    /// Tells that it is worth asking.
+    ahead: Mutex<Option<Armed>>,
+}
+
+impl Room {
+    pub(crate) fn new(opening: &Opening, terms: Terms) -> Self {
+        Self {
+            session: opening.session,
+            who: opening.about.encode().into(),
+            alarm: opening.alarm.clone(),
+            keep: opening.keep,
+            terms: Mutex::new(terms),
+            entries: Mutex::default(),
+            clock: Clock::boot(),
+        }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        *self.lock_terms()
+    }
+
+    fn lock_terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_terms(&self, terms: Terms) {
+        *self.lock_terms() = terms;
+    }
+
+    /// The lease was kept alive by a call that was sent then.
+    pub(crate) fn prove(&self, sent: Moment) {
+        let mut terms = self.lock_terms();
+        terms.proven = terms.proven.max(sent);
+    }
+
+    /// Whether the last proof is as good as a new one.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let terms = self.terms();
+        self.clock.now().since(terms.proven) < Terms::slack(terms.ttl)
+    }
+
+    /// Whether the ttl has passed since the last proof: core has given up what was held, and what is left of the lease is its margin.
+    pub(crate) fn has_lapsed(&self) -> bool {
+        let terms = self.terms();
+        self.clock.now().since(terms.proven) > terms.ttl + Terms::slack(terms.ttl)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn known(&self, id: ClaimId) -> Option<Arc<Entry>> {
+        self.entries().get(&id.seq).cloned()
+    }
+
+    /// The claim that people know by this tag.
+    pub(crate) fn tagged(&self, tag: Tag) -> Option<Arc<Entry>> {
+        self.entries().values().find(|entry| entry.id.tag() == tag).cloned()
+    }
+
+    /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
+    pub(crate) fn admit(&self, id: ClaimId, create: i64) -> Option<Arc<Entry>> {
+        let new = || {
+            let (bell, waits) = (Mutex::default(), Mutex::default());
+            let (own, ahead) = (Mutex::default(), Mutex::default());
+            Arc::new(Entry { id, create, bell, waits, own, ahead })
+        };
+        let entry = self.entries().entry(id.seq).or_insert_with(new).clone();
+        Some(entry).filter(|entry| entry.create == create)
+    }
+
+    /// The claim is gone, or about to go: nobody has to be told.
+    pub(crate) fn forget(&self, id: ClaimId) -> Option<Arc<Entry>> {
+        let entry = self.entries().remove(&id.seq)?;
+        entry.disarm();
+        Some(entry)
+    }
+
+    /// The session is over: whoever waits asks.
+    pub(crate) fn end(&self) {
+        let entries: Vec<_> = self.entries().drain().map(|(_, entry)| entry).collect();
+        for entry in entries {
+            entry.disarm();
+            entry.ring();
+            self.alarm.ring(entry.id);
+        }
+    }
+}
+
+impl Entry {
+    /// A wake; the one before it is of no use any more.
+    pub(crate) fn wake(&self) -> Wake {
+        let (bell, wake) = Wake::pair();
+        *slot(&self.bell) = Some(bell);
+        wake
+    }
+
+    /// Whoever waits asks.
+    pub(crate) fn ring(&self) {
+        let bell = slot(&self.bell).take();
+        if let Some(bell) = bell {
+            bell.ring(Woken::Ask);
+        }
+    }
+
+    /// What its key says, if it was seen to wait.
+    pub(crate) fn waits(&self) -> Option<(Value, i64)> {
+        slot(&self.waits).clone()
+    }
+
+    pub(crate) fn set_waits(&self, seen: Option<(Value, i64)>) {
+        *slot(&self.waits) = seen;
+    }
+
+    /// Whether nothing tells that its key is gone.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        !slot(&self.own).as_ref().is_some_and(Armed::is_armed)
+    }
+
+    pub(crate) fn watch_own(&self, armed: Armed) {
+        drop(slot(&self.own).replace(armed));
+    }
+
+    pub(crate) fn watch_ahead(&self, armed: Option<Armed>) {
+        drop(std::mem::replace(&mut *slot(&self.ahead), armed));
+    }
+
+    fn disarm(&self) {
+        drop(slot(&self.own).take());
+        drop(slot(&self.ahead).take());
+    }
+}
+
+fn slot<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}

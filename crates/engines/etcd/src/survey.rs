@@ -1,0 +1,198 @@
+//! What is in the keys, as core shows it.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bramah_core::{
+    Broken, Claim, Health, LineView, Look, Name, PlaceState, PlaceView, Result, Scope, Survey, Wait, Wake,
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    engine::Inner,
+    error::Trouble,
+    layout::Span,
+    proto::mvccpb::KeyValue,
+    queue::{Place, Queue},
+    value::Record,
+    watches::Wanted,
+};
+
+/// The longest time that who watches trusts to be told.
+const TRUST: Duration = Duration::from_secs(5);
+
+/// How many leases are asked how long they live; of the others that is not shown.
+const LEASES: usize = 64;
+
+impl Inner {
+    pub(crate) async fn survey(self: &Arc<Self>, scope: &Scope, look: Look) -> Result<Survey> {
+        let explain = |trouble: Trouble| self.net.explain(&trouble);
+        let patience = self.net.config().timeout;
+        let span = match scope {
+            Scope::Exact(name) | Scope::Under(name) => self.layout.line(name),
+            Scope::All => self.layout.all(),
+        };
+        let (kvs, revision) = self.net.pages(&span, patience).await.map_err(explain)?;
+        let records = self.records(scope, patience).await.map_err(explain)?;
+        let lines = self.lines(scope, kvs, revision);
+        let left = match look {
+            Look::Glance => HashMap::new(),
+            Look::Once | Look::Watching => self.left(&lines, patience).await,
+        };
+        let mut survey =
+            Survey { lines: Vec::new(), unreadable: Vec::new(), wake: Wake::never(), sleep: TRUST };
+        for (name, queue) in lines {
+            let broken = records.get(&name).map(|record| self.broken(record));
+            if queue.places.is_empty() && broken.is_none() {
+                continue;
+            }
+            survey.lines.push(self.view(&name, &queue, broken, &left));
+        }
+        if look == Look::Watching {
+            let children = matches!(scope, Scope::Exact(_));
+            survey.wake = self.watches.wake(Wanted { span, from: revision + 1, puts: true, children });
+        }
+        Ok(survey)
+    }
+
+    /// Those who stand in line, by name. A name that was asked for is looked at also when nobody is there: it may have been broken.
+    fn lines(&self, scope: &Scope, kvs: Vec<KeyValue>, revision: i64) -> BTreeMap<Name, Queue> {
+        let mut by_name: BTreeMap<Name, Vec<KeyValue>> = BTreeMap::new();
+        for kv in kvs {
+            let Some((name, leaf)) = self.layout.name_of(&kv.key) else { continue };
+            if !scope.covers(&name) {
+                continue;
+            }
+            // A store has other keys, too. One that is a lock of another program has the name of its lease.
+            let is_lock = matches!(scope, Scope::Exact(_))
+                || kv.lease != 0 && (leaf == format!("{:x}", kv.lease) || kv.value.starts_with(b"bramah1 "));
+            if is_lock {
+                by_name.entry(name).or_default().push(kv);
+            }
+        }
+        if let Scope::Exact(name) = scope {
+            by_name.entry(name.clone()).or_default();
+        }
+        let queue = |(name, kvs): (Name, Vec<KeyValue>)| {
+            let start = self.layout.line(&name).from;
+            (name, Queue::of(&start, kvs, revision))
+        };
+        by_name.into_iter().map(queue).collect()
+    }
+
+    /// What was broken last, by name.
+    async fn records(&self, scope: &Scope, patience: Duration) -> Result<HashMap<Name, Record>, Trouble> {
+        let kvs = match scope {
+            Scope::All => self.net.pages(&self.layout.breaks(None), patience).await?.0,
+            Scope::Exact(name) => {
+                self.net.reads(&[Span::one(&self.layout.broken(name))], patience).await?.take(0)
+            }
+            Scope::Under(name) => {
+                let spans = [Span::one(&self.layout.broken(name)), self.layout.breaks(Some(name))];
+                self.net.reads(&spans, patience).await?.reads.into_iter().flatten().collect()
+            }
+        };
+        let record = |kv: KeyValue| Some((self.layout.name_of_break(&kv.key)?, Record::decode(&kv.value)?));
+        Ok(kvs.into_iter().filter_map(record).collect())
+    }
+
+    fn ago(&self, then_us: u64) -> Duration {
+        Duration::from_micros(self.clock.wall_us().saturating_sub(then_us))
+    }
+
+    fn broken(&self, record: &Record) -> Broken {
+        Broken { id: record.id, cause: record.cause.clone(), ago: self.ago(record.at_us) }
+    }
+
+    /// How long leases live, as far as that can be said.
+    async fn left(
+        self: &Arc<Self>,
+        lines: &BTreeMap<Name, Queue>,
+        patience: Duration,
+    ) -> HashMap<i64, Duration> {
+        let places = lines.values().flat_map(|queue| &queue.places);
+        let leases: HashSet<i64> = places.map(|place| place.kv.lease).filter(|lease| *lease != 0).collect();
+        let mut asked = JoinSet::new();
+        for lease in leases.into_iter().take(LEASES) {
+            let inner = self.clone();
+            asked.spawn(async move { (lease, inner.net.lease(lease, false, patience).await) });
+        }
+        let mut left = HashMap::new();
+        while let Some(told) = asked.join_next().await {
+            if let Ok((lease, Ok(Some(told)))) = told {
+                left.insert(lease, Duration::from_secs(told.ttl.unsigned_abs()));
+            }
+        }
+        left
+    }
+
+    fn view(
+        &self,
+        name: &Name,
+        queue: &Queue,
+        broken: Option<Broken>,
+        left: &HashMap<i64, Duration>,
+    ) -> LineView {
+        let capacity = queue.capacity();
+        let holders = queue.holders(capacity);
+        let place = |(at, place): (usize, &Place)| {
+            let left = left.get(&place.kv.lease).copied();
+            self.place(name, capacity, place, at < holders, left)
+        };
+        let places = queue.places.iter().enumerate().map(place).collect();
+        LineView { name: name.clone(), capacity, places, broken }
+    }
+
+    fn place(
+        &self,
+        name: &Name,
+        capacity: u32,
+        place: &Place,
+        is_held: bool,
+        left: Option<Duration>,
+    ) -> PlaceView {
+        let health = Health::Unknown;
+        let Some(value) = &place.value else {
+            let claim = Arc::new(foreign(name, capacity, place));
+            // etcd keeps no times.
+            let since = Duration::ZERO;
+            let state = match is_held {
+                true => PlaceState::Held { fence: None, since },
+                false => PlaceState::Waiting,
+            };
+            return PlaceView { claim, about: None, state, age: since, left, health };
+        };
+        let age = self.ago(value.entered_us);
+        let since = value.granted_us.map_or(age, |granted| self.ago(granted)).min(age);
+        let state = match is_held {
+            true => PlaceState::Held { fence: place.fence(), since },
+            false => PlaceState::Waiting,
+        };
+        // The lease lasts longer than the claim may be counted on.
+        let left = left.map(|left| left.min(value.ttl));
+        PlaceView { claim: Arc::new(value.claim(name)), about: value.about(), state, age, left, health }
+    }
+}
+
+/// A key of another program, as a claim.
+fn foreign(name: &Name, capacity: u32, place: &Place) -> Claim {
+    let said = String::from_utf8_lossy(&place.kv.value);
+    let said: String = said.chars().take(200).flat_map(char::escape_debug).collect();
+    let what = format!("not bramah: lease {:x}", place.kv.lease);
+    let note = if said.is_empty() { what } else { format!("{what}, {said}") };
+    Claim {
+        id: place.id(),
+        name: name.clone(),
+        capacity,
+        weight: capacity,
+        wait: Wait::Line,
+        again: true,
+        floor: None,
+        ttl: Duration::from_secs(60),
+        lease: None,
+        note: note.into(),
+    }
+}

@@ -1,0 +1,242 @@
+//! What a key says of its claim: one line that people can read.
+//!
+//! `bramah1 session=… seq=3 capacity=1 weight=1 ttl=10000 lease=- entered=… granted=… fence=… who=… note=…`, words parted by spaces,
+//! each value percent-encoded. Times are of the wall clock of whoever wrote it, in microseconds, and only shown.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{About, Break, Claim, ClaimId, Fence, Name, SessionId, Wait};
+
+/// The first word: what this is, and its format.
+const FORMAT: &str = "bramah1";
+
+/// What a claim of ours says in its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) id: ClaimId,
+    pub(crate) capacity: u32,
+    pub(crate) weight: u32,
+    pub(crate) ttl: Duration,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) entered_us: u64,
+    /// Set once it is held, where that is written down.
+    pub(crate) granted_us: Option<u64>,
+    /// Once it is held.
+    pub(crate) fence: Told,
+    pub(crate) who: Arc<str>,
+    pub(crate) note: Arc<str>,
+}
+
+/// What a key says of its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Nothing: it waits, or has none.
+    Nothing,
+    /// It is the revision at which this was written. Nobody knows that before it is.
+    Here,
+    /// It is this one.
+    This(Fence),
+}
+
+impl Value {
+    /// What a claim that is about to enter says.
+    pub(crate) fn entering(claim: &Claim, who: &Arc<str>, now_us: u64, granted: bool) -> Self {
+        Self {
+            id: claim.id,
+            capacity: claim.capacity,
+            weight: claim.weight,
+            ttl: claim.ttl,
+            lease: claim.lease,
+            entered_us: now_us,
+            granted_us: granted.then_some(now_us),
+            fence: if granted && claim.is_exclusive() { Told::Here } else { Told::Nothing },
+            who: who.clone(),
+            note: claim.note.clone(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let or = |number: Option<u128>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        format!(
+            "{FORMAT} session={} seq={} capacity={} weight={} ttl={} lease={} entered={} granted={} fence={} who={} note={}",
+            self.id.session,
+            self.id.seq,
+            self.capacity,
+            self.weight,
+            self.ttl.as_millis(),
+            or(self.lease.map(|lease| lease.as_millis())),
+            self.entered_us,
+            or(self.granted_us.map(u128::from)),
+            self.fence.word(),
+            escape(&self.who),
+            escape(&self.note),
+        )
+        .into_bytes()
+    }
+
+    /// Reads what [`encode`](Value::encode) wrote. `None` if it is somebody else's, or of another version.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        words.next().filter(|word| *word == FORMAT)?;
+        let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+        let session: SessionId = word("session")?.parse().ok()?;
+        let seq = word("seq")?.parse().ok()?;
+        let capacity: u32 = word("capacity")?.parse().ok().filter(|capacity| *capacity > 0)?;
+        let weight = word("weight")?.parse().ok().filter(|weight| (1..=capacity).contains(weight))?;
+        let ttl = Duration::from_millis(word("ttl")?.parse().ok()?);
+        let lease = maybe(word("lease")?)?.map(Duration::from_millis);
+        let entered_us = word("entered")?.parse().ok()?;
+        let granted_us = maybe(word("granted")?)?;
+        let fence = Told::read(word("fence")?)?;
+        let (who, note) = (unescape(word("who")?).into(), unescape(word("note")?).into());
+        let id = ClaimId { session, seq };
+        Some(Self { id, capacity, weight, ttl, lease, entered_us, granted_us, fence, who, note })
+    }
+
+    /// The claim that it is about.
+    pub(crate) fn claim(&self, name: &Name) -> Claim {
+        Claim {
+            id: self.id,
+            name: name.clone(),
+            capacity: self.capacity,
+            weight: self.weight,
+            wait: Wait::Line,
+            again: true,
+            floor: None,
+            ttl: self.ttl,
+            lease: self.lease,
+            note: self.note.clone(),
+        }
+    }
+
+    /// The process behind it; what cannot be read of it is not worth hiding the lock.
+    pub(crate) fn about(&self) -> Option<Arc<About>> {
+        About::decode(&self.who).ok().map(Arc::new)
+    }
+}
+
+impl Told {
+    fn word(self) -> String {
+        match self {
+            Self::Nothing => "-".to_owned(),
+            Self::Here => "here".to_owned(),
+            Self::This(fence) => fence.to_string(),
+        }
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        match word {
+            "-" => Some(Self::Nothing),
+            "here" => Some(Self::Here),
+            number => number.parse().ok().map(Fence::new).map(Self::This),
+        }
+    }
+}
+
+/// The record of a hold that was ended by force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) id: ClaimId,
+    pub(crate) at_us: u64,
+    pub(crate) cause: Arc<Break>,
+}
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (by, reason) = (escape(&self.cause.by), escape(&self.cause.reason));
+        let ClaimId { session, seq } = self.id;
+        format!("{FORMAT} session={session} seq={seq} at={} by={by} reason={reason}", self.at_us).into_bytes()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        words.next().filter(|word| *word == FORMAT)?;
+        let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+        let id = ClaimId { session: word("session")?.parse().ok()?, seq: word("seq")?.parse().ok()? };
+        let at_us = word("at")?.parse().ok()?;
+        let (by, reason) = (unescape(word("by")?).into(), unescape(word("reason")?).into());
+        Some(Self { id, at_us, cause: Arc::new(Break { by, reason }) })
+    }
+}
+
+/// A fence that later ones have to be above.
+pub(crate) fn read_floor(bytes: &[u8]) -> Option<u64> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+fn maybe(word: &str) -> Option<Option<u64>> {
+    if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '%' || c.is_whitespace() || c.is_control() {
+            let mut buffer = [0; 4];
+            for byte in c.encode_utf8(&mut buffer).bytes() {
+                out.push_str(&format!("%{byte:02x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let hex = bytes.get(at + 1..at + 3).filter(|_| byte == b'%');
+        let code = hex
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        out.push(code.unwrap_or(byte));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read_back(session: u128, seq: u64, weight in 1u32.., ttl: u32, lease: Option<u32>, fence: Option<u64>, who in ".*", note in "(.|\n)*") {
+            let value = Value {
+                id: ClaimId { session: SessionId::from_bits(session), seq },
+                capacity: u32::MAX,
+                weight,
+                ttl: Duration::from_millis(ttl.into()),
+                lease: lease.map(|lease| Duration::from_millis(lease.into())),
+                entered_us: seq,
+                granted_us: fence,
+                fence: fence.map_or(Told::Here, |fence| Told::This(Fence::new(fence))),
+                who: who.into(),
+                note: note.as_str().into(),
+            };
+            let text = value.encode();
+            prop_assert!(!text.contains(&b'\n'));
+            prop_assert_eq!(Value::decode(&text), Some(value.clone()));
+            let cause = Arc::new(Break { by: value.who.clone(), reason: value.note.clone() });
+            let record = Record { id: value.id, at_us: seq, cause };
+            prop_assert_eq!(Record::decode(&record.encode()), Some(record));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (Value::decode(&bytes), Record::decode(&bytes), read_floor(&bytes));
+        }
+    }
+
+    #[test]
+    fn what_others_write_is_not_ours() {
+        for bytes in ["", "10.0.0.7:8080", "bramah2 session=0", "bramah1 session=0"] {
+            assert_eq!(Value::decode(bytes.as_bytes()), None, "{bytes}");
+        }
+    }
+}
