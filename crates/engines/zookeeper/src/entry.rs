@@ -1,0 +1,80 @@
+//! What is known of one claim of ours.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bramah_core::{Claim, Fence};
+
+use crate::names;
+
+/// A node of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) path: String,
+    /// The number of the transaction that created it.
+    pub(crate) czxid: i64,
+}
+
+impl Node {
+    /// Its name in its folder.
+    pub(crate) fn leaf(&self) -> &str {
+        self.path.rsplit_once('/').map_or(self.path.as_str(), |(_, leaf)| leaf)
+    }
+}
+
+/// What we believe of it. What is true is in ZooKeeper.
+#[derive(Clone, Debug)]
+pub(crate) enum Seat {
+    /// Nothing was sent.
+    New,
+    /// Something was sent, and whether it was done is not known. Its nodes are found by their protection id.
+    Doubt,
+    Waiting(Node),
+    Held {
+        /// One, or as many as it has permits.
+        nodes: Vec<Node>,
+        fence: Option<Fence>,
+    },
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) uuid: String,
+    /// As it was entered, with the note that was last written.
+    claim: Mutex<Arc<Claim>>,
+    seat: Mutex<Seat>,
+    /// One call about a claim at a time.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+}
+
+impl Entry {
+    pub(crate) fn new(claim: Arc<Claim>) -> Self {
+        let uuid = names::uuid(claim.id);
+        Self {
+            uuid,
+            claim: Mutex::new(claim),
+            seat: Mutex::new(Seat::New),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn claim(&self) -> Arc<Claim> {
+        Self::lock(&self.claim).clone()
+    }
+
+    pub(crate) fn rename(&self, claim: Arc<Claim>) {
+        *Self::lock(&self.claim) = claim;
+    }
+
+    pub(crate) fn seat(&self) -> Seat {
+        Self::lock(&self.seat).clone()
+    }
+
+    pub(crate) fn sit(&self, seat: Seat) {
+        *Self::lock(&self.seat) = seat;
+    }
+}
