@@ -149,9 +149,9 @@ impl Room {
 
     /// Creates a claim's node, and lists its line with it.
     async fn create(
-        &self,
+        self: &Arc<Self>,
         client: &Client,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         claim: &Claim,
     ) -> Result<(Node, Vec<String>, Floor)> {
         let because = |said: Said| self.because(claim, &said);
@@ -171,6 +171,7 @@ impl Room {
                         self.remove(client, entry).await?;
                         return Err(used_up(claim, &line));
                     }
+                    self.base.office.spawn(sentinel::watch(self, entry, node.path.clone()));
                     let children = children.await.map_err(because)?;
                     return Ok((node, children, Floor::read(floor.await).map_err(because)?));
                 }
@@ -241,24 +242,20 @@ impl Room {
         };
         let Some(before) = kids.get(last) else { return Ok(None) };
         let before = format!("{}/{}", self.line_of(claim), before.node);
-        let (before, own) = (client.check_and_watch_stat(&before), client.check_and_watch_stat(&node.path));
-        let ((before, left), (own, gone)) = (before.await.map_err(because)?, own.await.map_err(because)?);
-        if own.is_none_or(|stat| stat.ephemeral_owner != self.owner) {
-            self.forget(entry);
-            return Ok(Some(Standing::Gone));
-        }
-        if before.is_none() {
+        let (there, left) = client.check_and_watch_stat(&before).await.map_err(because)?;
+        if there.is_none() {
             return Ok(None);
         }
-        Ok(Some(self.queued(ahead, left, gone)))
+        Ok(Some(self.queued(entry, ahead, left)))
     }
 
     /// A claim that waits until somebody leaves, or until its own node goes.
-    pub(crate) fn queued(&self, ahead: usize, left: OneshotWatcher, gone: OneshotWatcher) -> Standing {
+    pub(crate) fn queued(&self, entry: &Entry, ahead: usize, left: OneshotWatcher) -> Standing {
+        let gone = entry.gone();
         let wake = self.base.office.wake(async move {
             tokio::select! {
                 _ = left.changed() => {}
-                _ = gone.changed() => {}
+                () = gone => {}
             }
         });
         Standing::Queued { ahead: u32::try_from(ahead).ok(), wake, sleep: TRUST }
@@ -286,8 +283,7 @@ impl Room {
             }
             None => None,
         };
-        entry.sit(Seat::Held { nodes: nodes.clone(), fence });
-        nodes.into_iter().for_each(|node| self.base.office.spawn(sentinel::watch(self, entry, node.path)));
+        entry.sit(Seat::Held { nodes, fence });
         Ok(Standing::Held { fence, left: None })
     }
 
@@ -319,15 +315,14 @@ impl Room {
                 Seat::Waiting(node) => node,
             };
             let line = self.line_of(claim);
-            let (sync, own) = (client.sync(self.base.root()), client.check_stat(&node.path));
+            let sync = client.sync(self.base.root());
             let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
             sync.await.map_err(because)?;
-            // A node of a session before this one is not ours, although its name is.
-            if own.await.map_err(because)?.is_none_or(|stat| stat.ephemeral_owner != self.owner) {
+            let children = or_none(children.await).map_err(because)?;
+            if !children.iter().any(|child| child == node.leaf()) {
                 self.forget(entry);
                 return Ok(Standing::Gone);
             }
-            let children = or_none(children.await).map_err(because)?;
             let floor = Floor::read(floor.await).map_err(because)?;
             if let Some(standing) = self.settle(client, entry, claim, &node, &children, floor).await? {
                 return Ok(standing);

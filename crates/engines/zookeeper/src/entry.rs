@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bramah_core::{Claim, Fence};
+use tokio::sync::watch;
 
 use crate::names;
 
@@ -43,6 +44,8 @@ pub(crate) struct Entry {
     /// As it was entered, with the note that was last written.
     claim: Mutex<Arc<Claim>>,
     seat: Mutex<Seat>,
+    /// Whether a node of it went that it had.
+    gone: watch::Sender<bool>,
     /// One call about a claim at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
@@ -52,6 +55,7 @@ impl Entry {
         let uuid = names::uuid(claim.id);
         Self {
             uuid,
+            gone: watch::Sender::new(false),
             claim: Mutex::new(claim),
             seat: Mutex::new(Seat::New),
             turn: tokio::sync::Mutex::default(),
@@ -72,6 +76,31 @@ impl Entry {
 
     pub(crate) fn seat(&self) -> Seat {
         Self::lock(&self.seat).clone()
+    }
+
+    /// Whether this is a node that it has, as far as we know.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        match &*Self::lock(&self.seat) {
+            Seat::Waiting(node) => node.path == path,
+            Seat::Held { nodes, .. } => nodes.iter().any(|node| node.path == path),
+            Seat::New | Seat::Doubt | Seat::Gone => false,
+        }
+    }
+
+    /// A node that it had has gone.
+    pub(crate) fn tell_gone(&self) {
+        self.gone.send_replace(true);
+    }
+
+    /// Ends when a node has gone that it had.
+    pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut gone = self.gone.subscribe();
+        async move {
+            if gone.wait_for(|gone| *gone).await.is_err() {
+                // Nobody keeps it any more, and nobody waits for it.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     pub(crate) fn sit(&self, seat: Seat) {

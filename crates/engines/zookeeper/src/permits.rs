@@ -18,6 +18,7 @@ use crate::{
     names::{self, Kid, Mark},
     record,
     room::Room,
+    sentinel,
 };
 
 /// The most permits of one claim: each is a node, and all of them are created in one request.
@@ -122,19 +123,18 @@ impl Room {
             };
             let held = names::kids(&children, is_lease);
             if !has_room(claim, held.len()) {
-                let (own, gone) = client.check_and_watch_stat(&node.path).await.map_err(because)?;
-                if own.is_none_or(|stat| stat.ephemeral_owner != self.owner) {
-                    self.forget(entry);
-                    return Ok(Some(Standing::Gone));
-                }
-                return Ok(Some(self.queued(holders(&held), changed, gone)));
+                return Ok(Some(self.queued(entry, holders(&held), changed)));
             }
             drop(changed);
             match self.take(client, entry, claim, node, &leases).await {
                 Ok(nodes) => {
                     let floor = client.get_data(&self.base.floor()).await;
                     let floor = Floor::read(floor).map_err(because)?;
-                    return self.grant(client, entry, claim, nodes, floor).await.map(Some);
+                    let paths: Vec<String> = nodes.iter().map(|node| node.path.clone()).collect();
+                    let standing = self.grant(client, entry, claim, nodes, floor).await?;
+                    let watch = |path| self.base.office.spawn(sentinel::watch(self, entry, path));
+                    paths.into_iter().for_each(watch);
+                    return Ok(Some(standing));
                 }
                 Err(MultiWriteError::OperationFailed { index: 0, source: Said::NoNode }) => {
                     self.forget(entry);
