@@ -70,8 +70,12 @@ impl Base {
         mode.with_acls(self.config.acls())
     }
 
-    /// Creates a folder and those that it is in. ZooKeeper removes them when they have been empty for a while.
+    /// Creates a folder and those that it is in. ZooKeeper removes them when they have been empty for a while, and not the chroot:
+    /// Curator does not create its own.
     pub(crate) async fn make_folder(&self, client: &Client, folder: &str) -> Result<(), Said> {
+        if !self.config.chroot.is_empty() {
+            client.mkdir(&self.config.chroot, &self.with(CreateMode::Persistent)).await?;
+        }
         client.mkdir(folder, &self.with(CreateMode::Container)).await
     }
 
