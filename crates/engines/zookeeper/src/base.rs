@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bramah_core::{Clock, Error, Name, Result};
 use tokio::time::timeout;
-use zookeeper_client::{Client, CreateMode, CreateOptions, Error as Said};
+use zookeeper_client::{Client, CreateMode, CreateOptions, Error as Said, MultiWriteError};
 
 use crate::{Config, error, names, office::Office};
 
@@ -86,6 +86,26 @@ impl Base {
                 client.mkdir(folder, &self.with(CreateMode::Persistent)).await
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Proves that the session lives: a write that changes nothing. A majority has to take it, and the member that answers has then
+    /// heard of everything before it. Neither is true of reads, and only the second of `sync`: a leader that was cut off answers that
+    /// for as long as it takes itself for one.
+    pub(crate) fn prove<'c>(
+        &self,
+        client: &'c Client,
+    ) -> impl Future<Output = Result<(), Said>> + Send + use<'c> {
+        let mut writer = client.new_multi_writer();
+        let added = writer.add_check_version(self.root(), -1);
+        let committed = writer.commit();
+        async move {
+            added?;
+            match committed.await {
+                // That the check failed was agreed on by a majority too.
+                Ok(_) | Err(MultiWriteError::OperationFailed { .. }) => Ok(()),
+                Err(MultiWriteError::RequestFailed { source }) => Err(source),
+            }
         }
     }
 

@@ -315,9 +315,9 @@ impl Room {
                 Seat::Waiting(node) => node,
             };
             let line = self.line_of(claim);
-            let sync = client.sync(self.base.root());
+            let proof = self.base.prove(client);
             let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
-            sync.await.map_err(because)?;
+            proof.await.map_err(because)?;
             let children = or_none(children.await).map_err(because)?;
             if !children.iter().any(|child| child == node.leaf()) {
                 self.forget(entry);
@@ -341,10 +341,10 @@ impl Room {
         fence: Option<Fence>,
     ) -> Result<Standing> {
         let because = |said: Said| self.because(claim, &said);
-        let sync = client.sync(self.base.root());
+        let proof = self.base.prove(client);
         let there: Vec<_> = nodes.iter().map(|node| client.check_stat(&node.path)).collect();
         let floor = client.get_data(&self.base.floor());
-        sync.await.map_err(because)?;
+        proof.await.map_err(because)?;
         for stat in there {
             if stat.await.map_err(because)?.is_none_or(|stat| stat.ephemeral_owner != self.owner) {
                 self.remove(client, entry).await?;

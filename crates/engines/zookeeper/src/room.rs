@@ -121,9 +121,9 @@ impl Room {
     /// Proves that the session lives, and compares what it has with what we believe.
     pub(crate) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Renewal> {
         let client = self.client()?;
-        let (sync, listed) = (client.sync(self.base.root()), client.list_ephemerals(self.base.root()));
+        let (proof, listed) = (self.base.prove(&client), client.list_ephemerals(self.base.root()));
         let explain = |said: Said| self.base.explain("a renewal", &said);
-        sync.await.map_err(explain)?;
+        proof.await.map_err(explain)?;
         let listed: HashSet<String> = listed.await.map_err(explain)?.into_iter().collect();
         let mut renewal = Renewal::default();
         let mut ours: HashSet<String> = HashSet::new();

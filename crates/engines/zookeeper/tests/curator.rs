@@ -103,7 +103,10 @@ async fn readers_share_across_both_and_a_waiting_writer_holds_back_the_others_re
     // Their writer waits, and our reader behind it.
     let mut writer = java.begin("two", &format!("write acquire {theirs} 20000"));
     crowd(&b, ours, 2, 1).await;
-    assert!(b.rwlock(ours).unwrap().read().try_lock().await.unwrap().is_none(), "it passed a writer that waits");
+    assert!(
+        b.rwlock(ours).unwrap().read().try_lock().await.unwrap().is_none(),
+        "it passed a writer that waits"
+    );
     let late = begin(b.rwlock(ours).unwrap().read());
     crowd(&b, ours, 2, 2).await;
     reader.release().await;
