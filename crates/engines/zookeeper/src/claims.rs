@@ -412,8 +412,9 @@ impl Room {
     pub(crate) async fn leave(&self, claim: &Arc<Claim>) -> Result<()> {
         let client = self.client()?;
         // One that we do not know of may have been left by a call of ours that nobody heard of.
-        let entry = self.known(claim.id).unwrap_or_else(|| {
-            let entry = Entry::new(claim.clone());
+        let known = self.entries().get(&claim.id.seq).cloned();
+        let entry = known.unwrap_or_else(|| {
+            let entry = Entry::new(claim.clone(), self.base.clock.now());
             entry.sit(Seat::Doubt);
             Arc::new(entry)
         });

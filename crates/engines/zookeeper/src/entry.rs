@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bramah_core::{Claim, Fence};
+use bramah_core::{Claim, Fence, Moment};
 use tokio::sync::watch;
 
 use crate::names;
@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     /// As it was entered, with the note that was last written.
     claim: Mutex<Arc<Claim>>,
     seat: Mutex<Seat>,
+    /// When core last asked for it.
+    heard: Mutex<Moment>,
     /// Whether a node of it went that it had.
     gone: watch::Sender<bool>,
     /// One call about a claim at a time.
@@ -51,13 +53,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(claim: Arc<Claim>) -> Self {
+    pub(crate) fn new(claim: Arc<Claim>, now: Moment) -> Self {
         let uuid = names::uuid(claim.id);
         Self {
             uuid,
             gone: watch::Sender::new(false),
             claim: Mutex::new(claim),
             seat: Mutex::new(Seat::New),
+            heard: Mutex::new(now),
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -72,6 +75,14 @@ impl Entry {
 
     pub(crate) fn rename(&self, claim: Arc<Claim>) {
         *Self::lock(&self.claim) = claim;
+    }
+
+    pub(crate) fn hear(&self, now: Moment) {
+        *Self::lock(&self.heard) = now;
+    }
+
+    pub(crate) fn heard(&self) -> Moment {
+        *Self::lock(&self.heard)
     }
 
     pub(crate) fn seat(&self) -> Seat {

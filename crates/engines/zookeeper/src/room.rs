@@ -104,13 +104,23 @@ impl Room {
         self.base.config.timeout.min(self.ttl / 3).max(Duration::from_millis(10))
     }
 
+    /// What is known of a claim that core asks for.
     pub(crate) fn known(&self, id: ClaimId) -> Option<Arc<Entry>> {
-        self.entries().get(&id.seq).cloned()
+        let entry = self.entries().get(&id.seq).cloned();
+        entry.inspect(|entry| entry.hear(self.base.clock.now()))
     }
 
     /// The claim's entry, a new one if it has none.
     pub(crate) fn admit(&self, claim: &Arc<Claim>) -> Arc<Entry> {
-        self.entries().entry(claim.id.seq).or_insert_with(|| Arc::new(Entry::new(claim.clone()))).clone()
+        let new = || Arc::new(Entry::new(claim.clone(), self.base.clock.now()));
+        self.entries().entry(claim.id.seq).or_insert_with(new).clone()
+    }
+
+    /// Claims that core has not asked for in a ttl. It has given them up, and only the session keeps them.
+    fn abandoned(&self) -> Vec<Arc<Claim>> {
+        let now = self.base.clock.now();
+        let is_abandoned = |entry: &&Arc<Entry>| now.since(entry.heard()) > self.ttl;
+        self.entries().values().filter(is_abandoned).map(|entry| entry.claim()).collect()
     }
 
     pub(crate) fn forget(&self, entry: &Entry) {
@@ -219,6 +229,11 @@ pub(crate) async fn attend(room: Weak<Room>, mut states: StateWatcher, end: impl
             room.close().await;
             claims.into_iter().for_each(|id| room.opening.alarm.ring(id));
             return;
+        }
+        for claim in room.abandoned() {
+            let (office, room) = (room.base.office.clone(), room.clone());
+            // If it fails, it is tried again.
+            office.spawn(async move { drop(room.leave(&claim).await) });
         }
         let left = room.ttl.saturating_sub(room.silence()) + Duration::from_millis(1);
         drop(room);
