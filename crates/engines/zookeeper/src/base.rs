@@ -6,7 +6,7 @@ use bramah_core::{Clock, Error, Name, Result};
 use tokio::time::timeout;
 use zookeeper_client::{Client, CreateMode, CreateOptions, Error as Said, MultiWriteError};
 
-use crate::{Config, error, names, office::Office};
+use crate::{Config, error, line::Form, names, office::Office, tls};
 
 /// The longest time-out that the protocol can say.
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
@@ -34,13 +34,22 @@ impl Base {
             Some(user) => connector.with_auth("digest", user.as_bytes()),
             None => connector,
         };
-        match timeout(patience, connector.connect(&self.server)).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(Said::Timeout | Said::NoHosts)) | Err(_) => {
-                Err(error::silent(&self.server, "a new session", patience))
+        let connected = async {
+            match &self.config.tls {
+                Some(tls) => tls::connect(connector, tls, &self.server).await,
+                None => Ok(connector.connect(&self.server).await),
             }
-            Ok(Err(said)) => Err(self.explain("a new session", &said)),
+        };
+        match timeout(patience, connected).await.unwrap_or(Ok(Err(Said::Timeout)))? {
+            Ok(client) => Ok(client),
+            Err(Said::Timeout | Said::NoHosts) => Err(error::silent(&self.server, "a new session", patience)),
+            Err(said) => Err(self.explain("a new session", &said)),
         }
+    }
+
+    /// Which recipe a lock of this capacity is.
+    pub(crate) fn form(&self, capacity: u32) -> Form {
+        Form::of(capacity, self.config.mutex)
     }
 
     /// Where everything is below.

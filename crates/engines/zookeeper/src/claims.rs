@@ -34,8 +34,8 @@ impl Room {
     /// The folder of the nodes with which claims enter.
     pub(crate) fn line_of(&self, claim: &Claim) -> String {
         let folder = self.base.folder(&claim.name);
-        match Form::of(claim.capacity) {
-            Form::Mutex | Form::ReadWrite => folder,
+        match self.base.form(claim.capacity) {
+            Form::Mutex | Form::Latch | Form::ReadWrite => folder,
             Form::Permits => format!("{folder}/{LOCKS}"),
         }
     }
@@ -77,7 +77,7 @@ impl Room {
         entry: &Arc<Entry>,
         claim: &Arc<Claim>,
     ) -> Result<Standing> {
-        let form = Form::of(claim.capacity);
+        let form = self.base.form(claim.capacity);
         if form == Form::Permits {
             self.check_weight(claim)?;
         }
@@ -91,7 +91,7 @@ impl Room {
             entry.sit(Seat::Waiting(node.clone()));
             if let Some(in_use) = self.in_use_otherwise(client, claim, &entry.uuid, &children).await? {
                 self.remove(client, entry).await?;
-                return Err(claim.conflict(in_use));
+                return Err(conflict(claim, in_use));
             }
             let settled = self.settle(client, entry, claim, &node, &children, floor).await?;
             let standing = match settled {
@@ -112,7 +112,7 @@ impl Room {
 
     /// Whether the lock is busy, for one that wants no place in line.
     async fn look(&self, client: &Client, claim: &Claim) -> Result<Option<Standing>> {
-        let form = Form::of(claim.capacity);
+        let form = self.base.form(claim.capacity);
         if form == Form::Permits {
             return self.look_for_permits(client, claim).await;
         }
@@ -122,7 +122,7 @@ impl Room {
         sync.await.map_err(because)?;
         let children = or_none(children.await).map_err(because)?;
         if let Some(in_use) = self.in_use_otherwise(client, claim, "", &children).await? {
-            return Err(claim.conflict(in_use));
+            return Err(conflict(claim, in_use));
         }
         let kids = names::kids(&children, |mark| form.has(mark));
         let in_the_way = |kid: &&Kid| claim.is_exclusive() || kid.mark == names::Mark::Write;
@@ -155,7 +155,7 @@ impl Room {
         claim: &Claim,
     ) -> Result<(Node, Vec<String>, Floor)> {
         let because = |said: Said| self.because(claim, &said);
-        let (line, mark) = (self.line_of(claim), Form::of(claim.capacity).mark(claim));
+        let (line, mark) = (self.line_of(claim), self.base.form(claim.capacity).mark(claim));
         let prefix = format!("{line}/_c_{}-{}", entry.uuid, mark.word());
         let (data, options) = (self.line(claim), self.base.with(CreateMode::EphemeralSequential));
         for _ in 0..TRIES {
@@ -199,7 +199,7 @@ impl Room {
         children: &[String],
     ) -> Result<Option<u32>> {
         let because = |said: Said| self.because(claim, &said);
-        let form = Form::of(claim.capacity);
+        let form = self.base.form(claim.capacity);
         let folder = self.base.folder(&claim.name);
         if form == Form::Permits {
             let around = or_none(client.list_children(&folder).await).map_err(because)?;
@@ -230,7 +230,7 @@ impl Room {
         floor: Floor,
     ) -> Result<Option<Standing>> {
         let because = |said: Said| self.because(claim, &said);
-        let form = Form::of(claim.capacity);
+        let form = self.base.form(claim.capacity);
         let kids = names::kids(children, |mark| form.has(mark));
         let Some(index) = kids.iter().position(|kid| kid.node == node.leaf()) else { return Ok(None) };
         let (ahead, last) = match judge(&kids, index) {
@@ -383,7 +383,7 @@ impl Room {
         let (line, leases) = (self.line_of(&claim), self.leases_of(&claim));
         client.sync(self.base.root()).await.map_err(because)?;
         let mut found = [Vec::new(), Vec::new()];
-        let is_drawn = Form::of(claim.capacity) == Form::Permits;
+        let is_drawn = self.base.form(claim.capacity) == Form::Permits;
         let folders = [Some(&line), Some(&leases).filter(|_| is_drawn)];
         for (folder, found) in folders.into_iter().zip(&mut found) {
             let Some(folder) = folder else { continue };
@@ -451,10 +451,22 @@ impl Room {
 /// The capacity that a node with this mark goes with.
 fn capacity_of(mark: names::Mark) -> Option<u32> {
     match mark {
-        names::Mark::Lock => Some(1),
+        names::Mark::Lock | names::Mark::Latch => Some(1),
         names::Mark::Read | names::Mark::Write => Some(bramah_core::line::WHOLE),
         names::Mark::Lease => None,
     }
+}
+
+/// The error for a name that is in use as something else.
+pub(crate) fn conflict(claim: &Claim, in_use: u32) -> Error {
+    if in_use != claim.capacity {
+        return claim.conflict(in_use);
+    }
+    let text = format!(
+        "{} is in use with another mutex= in the url, lock here and latch there; use the same everywhere, or another name",
+        claim.name
+    );
+    Error::new(ErrorKind::Conflict, text)
 }
 
 fn used_up(claim: &Claim, folder: &str) -> Error {

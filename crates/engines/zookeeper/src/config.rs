@@ -1,9 +1,11 @@
 //! Where the ensemble is, and how to use it.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use bramah_core::{Error, ErrorKind, Result};
 use zookeeper_client::Acls;
+
+use crate::line::Form;
 
 /// The port of members for which none is said.
 const PORT: u16 = 2181;
@@ -17,6 +19,16 @@ pub enum Access {
     Creator,
 }
 
+/// How the connections are made private.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "a build without TLS only says so"))]
+pub(crate) struct Tls {
+    /// Who signed the members' certificates.
+    pub(crate) ca: PathBuf,
+    /// Our own certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
 /// Where a ZooKeeper is and how to use it.
 #[derive(Clone)]
 pub struct Config {
@@ -28,10 +40,13 @@ pub struct Config {
     pub(crate) access: Access,
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    pub(crate) tls: Option<Tls>,
+    /// What a mutex is.
+    pub(crate) mutex: Form,
 }
 
 impl Config {
-    /// Reads `zookeeper://[user:password@]member[:port][,member[:port]…][/chroot][?options]`.
+    /// Reads `zookeeper://[user:password@]member[:port][,member[:port]…][/chroot][?options]`; `zookeepers://` is the same by TLS.
     ///
     /// A user is one of ZooKeeper's digest scheme. Without a port a member is at 2181.
     ///
@@ -40,18 +55,21 @@ impl Config {
     /// | option | values |
     /// |---|---|
     /// | `acl` | `creator` (if a user is said): only that user may use what is created; `open` (if none is): everybody may |
+    /// | `mutex` | `lock` (if not said): mutexes and elections are Curator's `InterProcessMutex` and `LeaderSelector`; `latch`: they are its `LeaderLatch` |
     /// | `timeout` | `2s` (if not said): how long to wait for an answer; never longer than a third of the ttl |
     /// | `connect_timeout` | `5s` (if not said): how long to wait for a session |
+    /// | `ca` | with `zookeepers://`: a PEM file of who signed the members' certificates |
+    /// | `cert`, `key` | with `zookeepers://`: PEM files of our own certificate, where the members want one |
     ///
     /// # Errors
     /// `Invalid`, with what is wrong and what is allowed, never with a password.
     pub fn from_url(url: &str) -> Result<Self> {
-        if url.starts_with("zookeepers://") {
-            return Err(wrong(
-                "this build speaks no TLS to ZooKeeper; use zookeeper:// on a private network, or a tunnel",
-            ));
-        }
-        let rest = url.strip_prefix("zookeeper://").ok_or_else(|| wrong("it starts with zookeeper://"))?;
+        let (is_private, rest) = match (url.strip_prefix("zookeeper://"), url.strip_prefix("zookeepers://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => return Err(wrong("it starts with zookeeper:// or zookeepers://")),
+        };
+        let [mut ca, mut cert, mut key] = [const { None::<PathBuf> }; 3];
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (user, place) = match place.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
@@ -70,12 +88,24 @@ impl Config {
             user,
             timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(5),
+            tls: None,
+            mutex: Form::Mutex,
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "timeout" => config.timeout = span(name, value)?,
                 "connect_timeout" => config.connect_timeout = span(name, value)?,
+                "ca" => ca = Some(file(value)?),
+                "cert" => cert = Some(file(value)?),
+                "key" => key = Some(file(value)?),
+                "mutex" => {
+                    config.mutex = match value {
+                        "lock" => Form::Mutex,
+                        "latch" => Form::Latch,
+                        _ => return Err(wrong("mutex= is lock or latch")),
+                    }
+                }
                 "acl" => {
                     config.access = match value {
                         "open" => Access::Open,
@@ -91,7 +121,7 @@ impl Config {
                 _ => {
                     let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
                     return Err(wrong(format!(
-                        "there is no option \"{shown}\"; there are acl, timeout, connect_timeout"
+                        "there is no option \"{shown}\"; there are acl, mutex, timeout, connect_timeout, ca, cert, key"
                     )));
                 }
             }
@@ -99,6 +129,21 @@ impl Config {
         if config.access == Access::Creator && config.user.is_none() {
             return Err(wrong("acl=creator needs user:password@ before the members"));
         }
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(wrong("cert= and key= go together")),
+        };
+        config.tls = match (is_private, ca) {
+            (true, Some(ca)) => Some(Tls { ca, identity }),
+            (true, None) => {
+                return Err(wrong(
+                    "zookeepers:// needs ca=, a PEM file of who signed the members' certificates",
+                ));
+            }
+            (false, None) if identity.is_none() => None,
+            (false, _) => return Err(wrong("ca=, cert= and key= go with zookeepers://")),
+        };
         Ok(config)
     }
 
@@ -178,6 +223,11 @@ fn read_chroot(text: &str) -> Result<String> {
     if path.is_empty() || path.split('/').skip(1).all(is_fine) { Ok(path) } else { Err(refuse()) }
 }
 
+fn file(value: &str) -> Result<PathBuf> {
+    let path = decoded(value).filter(|path| !path.is_empty());
+    path.map(PathBuf::from).ok_or_else(|| wrong("ca=, cert= and key= are paths of files, percent-encoded"))
+}
+
 /// `500ms`, `2s`.
 fn span(name: &str, value: &str) -> Result<Duration> {
     let millis = match value.strip_suffix("ms") {
@@ -230,7 +280,9 @@ mod tests {
     fn mistakes_are_told_without_the_password() {
         for (url, said) in [
             ("redis://h", "it starts with zookeeper://"),
-            ("zookeepers://h", "no TLS"),
+            ("zookeepers://u:secret@h", "needs ca="),
+            ("zookeepers://u:secret@h?ca=a.pem&cert=b.pem", "go together"),
+            ("zookeeper://u:secret@h?ca=a.pem", "go with zookeepers://"),
             ("zookeeper://u:secret@", "is no member"),
             ("zookeeper://u:secret@a,,b", "is no member"),
             ("zookeeper://u:secret@a:0", "is no member"),
@@ -241,6 +293,7 @@ mod tests {
             ("zookeeper://u:secret@a?color=red", "there is no option \"color\""),
             ("zookeeper://u:secret@a?timeout=5", "timeout= is a time"),
             ("zookeeper://u:secret@a?acl=mine", "acl= is open or creator"),
+            ("zookeeper://u:secret@a?mutex=fair", "mutex= is lock or latch"),
             ("zookeeper://u:secret@a?password=secret", "would be printed"),
             ("zookeeper://a?acl=creator", "needs user:password@"),
         ] {

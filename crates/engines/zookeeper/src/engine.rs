@@ -48,6 +48,10 @@ impl Inner {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn all_rooms(&self) -> Vec<Arc<Room>> {
+        self.rooms().values().cloned().collect()
+    }
+
     pub(crate) fn room(&self, session: SessionId) -> Result<Arc<Room>> {
         let room = self.rooms().get(&session).filter(|room| !room.is_over()).cloned();
         room.ok_or_else(|| error::ended(&self.base.server))

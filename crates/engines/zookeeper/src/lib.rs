@@ -9,6 +9,7 @@ mod entry;
 mod error;
 mod fence;
 mod flights;
+mod guarded;
 mod line;
 mod names;
 mod office;
@@ -17,6 +18,7 @@ mod record;
 mod room;
 mod sentinel;
 mod survey;
+mod tls;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -9,6 +9,8 @@ use crate::names::{Kid, Mark};
 pub(crate) enum Form {
     /// `InterProcessMutex`: the claims are children of the lock's folder.
     Mutex,
+    /// `LeaderLatch`: the same with another mark, so that neither sees the other.
+    Latch,
     /// `InterProcessReadWriteLock`: the same with two marks.
     ReadWrite,
     /// `InterProcessSemaphoreV2`: who waits stands in `locks`, who holds has a node for each permit in `leases`.
@@ -16,9 +18,10 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) fn of(capacity: u32) -> Self {
+    /// The form of a lock, where `mutex` is that of one with capacity 1.
+    pub(crate) fn of(capacity: u32, mutex: Self) -> Self {
         match capacity {
-            1 => Self::Mutex,
+            1 => mutex,
             bramah_core::line::WHOLE => Self::ReadWrite,
             _ => Self::Permits,
         }
@@ -30,6 +33,7 @@ impl Form {
             Self::ReadWrite if claim.is_exclusive() => Mark::Write,
             Self::ReadWrite => Mark::Read,
             Self::Mutex | Self::Permits => Mark::Lock,
+            Self::Latch => Mark::Latch,
         }
     }
 
@@ -38,6 +42,7 @@ impl Form {
         match self {
             Self::ReadWrite => matches!(mark, Mark::Read | Mark::Write),
             Self::Mutex | Self::Permits => mark == Mark::Lock,
+            Self::Latch => mark == Mark::Latch,
         }
     }
 }

@@ -29,10 +29,12 @@ pub(crate) enum Mark {
     Write,
     /// A permit.
     Lease,
+    /// A `LeaderLatch`.
+    Latch,
 }
 
 impl Mark {
-    const ALL: [Self; 4] = [Self::Lock, Self::Read, Self::Write, Self::Lease];
+    const ALL: [Self; 5] = [Self::Lock, Self::Read, Self::Write, Self::Lease, Self::Latch];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -40,6 +42,7 @@ impl Mark {
             Self::Read => "__READ__",
             Self::Write => "__WRIT__",
             Self::Lease => "lease-",
+            Self::Latch => "latch-",
         }
     }
 }

@@ -11,6 +11,7 @@ use zookeeper_client::{Client, CreateMode, Error as Said, MultiWriteError, Multi
 
 use crate::{
     base::or_none,
+    claims::conflict,
     entry::{Entry, Node, Seat},
     error::is_answer,
     fence::Floor,
@@ -56,7 +57,7 @@ impl Room {
         let waiting = or_none(waiting.await).map_err(because)?;
         let held = or_none(held.await).map_err(because)?;
         if let Some(in_use) = self.other_permits(client, claim, "", &waiting).await? {
-            return Err(claim.conflict(in_use));
+            return Err(conflict(claim, in_use));
         }
         let (waiting, held) =
             (names::kids(&waiting, |mark| Form::Permits.has(mark)), names::kids(&held, is_lease));
@@ -97,7 +98,7 @@ impl Room {
             }
         }
         // It is a semaphore of somebody's, and what is wanted is not.
-        let is_one = Form::of(claim.capacity) == Form::Permits;
+        let is_one = self.base.form(claim.capacity) == Form::Permits;
         Ok((!is_one && !nodes.is_empty()).then_some(2))
     }
 

@@ -1,10 +1,19 @@
 //! Who sees at once that a hold has ended.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use zookeeper_client::Error as Said;
 
-use crate::{entry::Entry, record::REVOKE, room::Room};
+use crate::{
+    entry::{Entry, Seat},
+    fence,
+    record::{self, REVOKE},
+    room::Room,
+};
 
 /// How soon it is looked again after a connection has ended.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -20,10 +29,11 @@ pub(crate) fn watch(room: &Arc<Room>, entry: &Arc<Entry>, path: String) -> impl 
             drop(client);
             let Some(entry) = entry.upgrade().filter(|entry| entry.has(&path)) else { return };
             match watched {
-                Ok((data, _, watcher)) => {
+                Ok((data, stat, watcher)) => {
                     if data == REVOKE {
                         let (name, tag) = (&entry.claim().name, entry.claim().id.tag());
                         tracing::warn!(%name, claim = %tag, "another program asks for this lock to be released");
+                        restore(&room, &entry, &path, stat.version).await;
                     }
                     drop(entry);
                     watcher.changed().await;
@@ -41,4 +51,21 @@ pub(crate) fn watch(room: &Arc<Room>, entry: &Arc<Entry>, path: String) -> impl 
             }
         }
     }
+}
+
+/// Writes down again who has the lock: the wish was written over it.
+async fn restore(room: &Weak<Room>, entry: &Entry, path: &str, version: i32) {
+    let Some((room, client)) = room.upgrade().and_then(|room| Some((room.clone(), room.client().ok()?)))
+    else {
+        return;
+    };
+    let raised = match entry.seat() {
+        Seat::Held { nodes, fence } => {
+            fence.filter(|fence| nodes.first().is_some_and(|node| fence::of(node) != *fence))
+        }
+        _ => None,
+    };
+    let line = record::encode(&entry.claim(), raised, Some(&room.opening.about));
+    // Somebody may have been faster: then that is looked at next.
+    let _ = client.set_data(path, &line, Some(version)).await;
 }

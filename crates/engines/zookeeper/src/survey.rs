@@ -190,14 +190,17 @@ async fn line(desk: &Desk, client: &Client, name: &Name, found: Found) -> Result
     let wall_ms = i64::try_from(desk.base.clock.wall_us() / 1000).unwrap_or(i64::MAX);
     let since = |at: i64| Duration::from_millis(u64::try_from(wall_ms.saturating_sub(at)).unwrap_or(0));
     let in_line = |form: Form| names::kids(&found.own, |mark| form.has(mark));
-    let (mutex, shared) = (in_line(Form::Mutex), in_line(Form::ReadWrite));
+    let (mutex, latch, shared) = (in_line(Form::Mutex), in_line(Form::Latch), in_line(Form::ReadWrite));
+    let mutex = if mutex.is_empty() { latch } else { mutex };
     let form = match (mutex.is_empty(), shared.is_empty()) {
         (false, _) => Form::Mutex,
         (true, false) => Form::ReadWrite,
         (true, true) => Form::Permits,
     };
     let (held, waiting) = match form {
-        Form::Mutex | Form::ReadWrite => (Vec::new(), if form == Form::Mutex { mutex } else { shared }),
+        Form::Mutex | Form::Latch | Form::ReadWrite => {
+            (Vec::new(), if form == Form::Mutex { mutex } else { shared })
+        }
         Form::Permits => (
             names::kids(&found.leases, |mark| mark == Mark::Lease),
             names::kids(&found.locks, |mark| mark == Mark::Lock),
@@ -208,7 +211,7 @@ async fn line(desk: &Desk, client: &Client, name: &Name, found: Found) -> Result
     let held = read(client, &format!("{folder}/{LEASES}"), name, held).await?;
     let told = |read: &Read| read.told.as_ref().map(|told| told.claim.capacity);
     let capacity = match form {
-        Form::Mutex => 1,
+        Form::Mutex | Form::Latch => 1,
         Form::ReadWrite => bramah_core::line::WHOLE,
         Form::Permits => {
             let known = held.iter().chain(&waiting).find_map(told);

@@ -190,3 +190,50 @@ async fn our_session_ends_and_curator_gets_the_lock() {
     assert!(b.mutex("x").unwrap().try_lock().await.unwrap().is_none());
     assert_eq!(java.ask("one", "mutex release /x").await, "released");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_of_curators_revoker_is_no_loss_and_does_not_hide_who_holds() {
+    let Some((java, [a, b])) = scene("revoked", TTL).await else { return };
+    let guard = a.mutex("x").unwrap().reason("backup").lock().await.unwrap();
+    let raw =
+        zookeeper_client::Client::connect(&format!("{}/revoked", ensemble().connect_string())).await.unwrap();
+    let node = format!("/x/{}", raw.list_children("/x").await.unwrap()[0]);
+    assert_eq!(java.ask("one", &format!("revoker ask {node}")).await, "asked");
+    let restored = async {
+        // Written by the wish, and by us after it.
+        while raw.check_stat(&node).await.unwrap().unwrap().version < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon("who holds", restored).await;
+    assert!(guard.confirm().await.unwrap());
+    let line = b.inspect(&Name::new("x").unwrap()).await.unwrap().unwrap();
+    assert_eq!((&*line.places[0].claim.note, line.places[0].claim.id.tag()), ("backup", guard.tag()));
+    guard.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_is_curators_latch_if_the_url_says_so() {
+    let Some((java, [a, _])) = scene("latch", TTL).await else { return };
+    let url = format!("zookeeper://{}/latch?mutex=latch", ensemble().connect_string());
+    let ours = open(&url).await;
+    assert_eq!(java.ask("one", "latch start /leader ana").await, "started");
+    assert_eq!(java.ask("one", "latch await /leader 20000").await, "true");
+    let election = ours.election("leader").unwrap();
+    assert_eq!(&*election.leader().await.unwrap().unwrap().value, "ana");
+    assert!(election.try_campaign("bob").await.unwrap().is_none());
+    // A mutex there would not see it, and is refused.
+    let error = a.mutex("leader").unwrap().try_lock().await.unwrap_err();
+    assert!(error.to_string().contains("mutex= in the url"), "{error}");
+    let candidate = tokio::spawn(async move { election.campaign("bob").await.unwrap() });
+    crowd(&ours, "leader", 1, 1).await;
+    assert_eq!(java.ask("one", "latch close /leader").await, "closed");
+    let leadership = soon("our lead", candidate).await.unwrap();
+    assert_eq!(java.ask("one", "latch start /leader cy").await, "started");
+    crowd(&ours, "leader", 1, 1).await;
+    assert_eq!(java.ask("one", "latch leads /leader").await, "false");
+    leadership.resign().await;
+    assert_eq!(java.ask("one", "latch await /leader 20000").await, "true");
+    assert_eq!(java.ask("one", "latch close /leader").await, "closed");
+    crowd(&ours, "leader", 0, 0).await;
+}
