@@ -1,5 +1,4 @@
 //! Users, rights, and TLS.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{sync::Arc, time::Duration};
 
