@@ -91,7 +91,9 @@ async fn a_holder_at_a_member_that_is_cut_off_knows_before_the_next_is_granted()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_nobody_is_granted_anything_and_the_holder_gives_up_in_time() {
     let stage = stage().await;
-    let (holder, next) = (stage.session(ms(3000)).await, stage.session(ms(3000)).await);
+    // At the leader, which answers for as long as it takes itself for one.
+    let (holder, _proxies) = stage.client(&[stage.ensemble.leader().unwrap()], ms(3000)).await;
+    let next = stage.session(ms(3000)).await;
     let guard = Arc::new(lock(&holder, "x").await);
     let (lost, first) = (loss(&guard), guard.fence().unwrap());
     let granted = waiter(&next, "x");
@@ -183,7 +185,7 @@ async fn connections_that_break_cost_nobody_the_lock() {
     let second = waiter(&waits, "x");
     waiting(&holder, "x", 1).await;
     for _ in 0..5 {
-        proxies.iter().chain(&others).for_each(bramah_lab::Proxy::sever);
+        proxies.iter().chain(&others).for_each(Proxy::sever);
         // It is found again by what it says, and not by its connection.
         soon("a confirmation", async { while !matches!(guard.confirm().await, Ok(true)) {} }).await;
     }
@@ -210,13 +212,7 @@ async fn a_creation_whose_answer_is_lost_leaves_one_node_and_no_ghost() {
     lock(&session, "x").await.release().await;
     let raw = Client::connect(&stage.ensemble.connect_string()).await.unwrap();
     for loss in [Loss::Kill, Loss::Stall] {
-        let lost = Arc::new(AtomicUsize::new(0));
-        for proxy in &proxies {
-            let lost = lost.clone();
-            // The next creation, at whichever member.
-            let next = move |bytes: &[u8]| creates(bytes) && lost.fetch_add(1, Ordering::SeqCst) == 0;
-            proxy.lose_replies_matching(loss, next);
-        }
+        let lost = lose_next(&proxies, loss, creates);
         let guard = lock(&session, "x").await;
         assert!(lost.load(Ordering::SeqCst) > 0, "no creation was lost");
         // The ghost of the first try would be a second node, before ours, and nobody would get the lock any more.
@@ -227,7 +223,7 @@ async fn a_creation_whose_answer_is_lost_leaves_one_node_and_no_ghost() {
         };
         soon("one node", alone).await;
         assert!(guard.confirm().await.unwrap());
-        proxies.iter().for_each(bramah_lab::Proxy::lose_nothing);
+        proxies.iter().for_each(Proxy::lose_nothing);
         guard.release().await;
         lock(&other, "x").await.release().await;
     }
@@ -275,6 +271,84 @@ async fn a_node_that_somebody_deletes_is_a_loss_that_is_told_at_once() {
     stage.is_empty().await;
 }
 
+/// Has the answer to the next such request lost, at whichever member. How many there were.
+fn lose_next(proxies: &[Proxy], loss: Loss, is_it: fn(&[u8]) -> bool) -> Arc<AtomicUsize> {
+    let lost = Arc::new(AtomicUsize::new(0));
+    for proxy in proxies {
+        let lost = lost.clone();
+        proxy.lose_replies_matching(loss, move |bytes| {
+            is_it(bytes) && lost.fetch_add(1, Ordering::SeqCst) == 0
+        });
+    }
+    lost
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_given_up_before_it_was_answered_leaves_no_ghost() {
+    let stage = stage().await;
+    let (session, proxies) = stage.client(&[0, 1, 2], ms(4000)).await;
+    let other = stage.session(ms(4000)).await;
+    let guard = lock(&other, "x").await;
+    let raw = Client::connect(&stage.ensemble.connect_string()).await.unwrap();
+    for loss in [Loss::Kill, Loss::Stall] {
+        let lost = lose_next(&proxies, loss, creates);
+        let error = session.mutex("x").unwrap().lock_within(ms(200)).await.unwrap_err();
+        assert!(error.kind().is_transient(), "{error}");
+        assert!(lost.load(Ordering::SeqCst) > 0, "no creation was lost");
+        let alone = async {
+            while raw.list_children("/faults/x").await.unwrap().len() != 1 {
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        soon("one node, the holder's", alone).await;
+        proxies.iter().for_each(Proxy::lose_nothing);
+    }
+    guard.release().await;
+    lock(&session, "x").await.release().await;
+    assert_eq!(session.close(SOON).await.left, []);
+    assert_eq!(other.close(SOON).await.left, []);
+    stage.is_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_whose_transaction_was_not_answered_are_had_once() {
+    let stage = stage().await;
+    let (session, proxies) = stage.client(&[0, 1, 2], ms(4000)).await;
+    let other = stage.session(ms(4000)).await;
+    let raw = Client::connect(&stage.ensemble.connect_string()).await.unwrap();
+    let draws = |bytes: &[u8]| bytes.windows(6).any(|window| window == b"lease-");
+    for loss in [Loss::Kill, Loss::Stall] {
+        let lost = lose_next(&proxies, loss, draws);
+        let two = session.semaphore("pool", 3).unwrap().permits(2);
+        let take = async {
+            loop {
+                match two.lock().await {
+                    Ok(guard) => return guard,
+                    Err(error) => assert!(error.kind().is_transient(), "{error}"),
+                }
+            }
+        };
+        let guard = soon("two permits", take).await;
+        assert!(lost.load(Ordering::SeqCst) > 0, "no transaction was lost");
+        proxies.iter().for_each(Proxy::lose_nothing);
+        let counted = async {
+            while raw.list_children("/faults/pool/leases").await.unwrap().len() != 2 {
+                tokio::time::sleep(ms(10)).await;
+            }
+        };
+        soon("two nodes", counted).await;
+        assert!(guard.confirm().await.unwrap());
+        let third =
+            other.semaphore("pool", 3).unwrap().permits(1).try_lock().await.unwrap().expect("one is left");
+        assert!(other.semaphore("pool", 3).unwrap().permits(1).try_lock().await.unwrap().is_none());
+        third.release().await;
+        guard.release().await;
+    }
+    assert_eq!(session.close(SOON).await.left, []);
+    assert_eq!(other.close(SOON).await.left, []);
+    stage.is_empty().await;
+}
+
 /// What the node of a claim has in its name.
 fn uuid(id: ClaimId) -> String {
     let hash =
@@ -314,11 +388,7 @@ async fn a_node_of_another_session_is_not_taken_for_ours_although_its_name_is() 
     let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
     let prefix = format!("/faults/x/_c_{}-lock-", uuid(claim(2).id));
     let (_, old) = raw.create(&prefix, b"", &options).await.unwrap();
-    let lost = Arc::new(AtomicUsize::new(0));
-    let seen = lost.clone();
-    proxy.lose_replies_matching(Loss::Kill, move |bytes| {
-        creates(bytes) && seen.fetch_add(1, Ordering::SeqCst) == 0
-    });
+    let lost = lose_next(std::slice::from_ref(&proxy), Loss::Kill, creates);
     assert!(engine.claim(Arc::new(claim(2))).await.is_err(), "the answer was lost");
     assert_eq!(lost.load(Ordering::SeqCst), 1);
     proxy.lose_nothing();
