@@ -24,6 +24,9 @@ use crate::{
 /// The longest time that a waiter trusts to be told.
 const TRUST: Duration = Duration::from_secs(4);
 
+/// The capacity of a semaphore that does not tell it.
+pub(crate) const UNTOLD: u32 = 0;
+
 /// How often a folder may go, or the node before ours, while we look.
 const TRIES: usize = 32;
 
@@ -459,6 +462,10 @@ fn capacity_of(mark: names::Mark) -> Option<u32> {
 
 /// The error for a name that is in use as something else.
 pub(crate) fn conflict(claim: &Claim, in_use: u32) -> Error {
+    if in_use == UNTOLD {
+        let text = format!("{} is in use as a semaphore by another program; use another name", claim.name);
+        return Error::new(ErrorKind::Conflict, text);
+    }
     if in_use != claim.capacity {
         return claim.conflict(in_use);
     }

@@ -127,10 +127,19 @@ pub(crate) fn hyphened(bits: u128) -> String {
 
 /// The path of a name, without the chroot: `/orders/42`.
 pub(crate) fn path(name: &Name) -> String {
+    written(name, true)
+}
+
+/// The path of a name as that of longer ones begins: `/app/locks`, where the name itself is `/app/%6cocks`.
+pub(crate) fn path_above(name: &Name) -> String {
+    written(name, false)
+}
+
+fn written(name: &Name, is_whole: bool) -> String {
     let mut path = String::new();
     let segments: Vec<&str> = name.as_str().split('/').collect();
     for (index, segment) in segments.iter().enumerate() {
-        let is_last = index + 1 == segments.len();
+        let is_last = is_whole && index + 1 == segments.len();
         let means_something = matches!(*segment, "." | "..")
             || (index == 0 && *segment == "zookeeper")
             || (index > 0 && is_last && matches!(*segment, LOCKS | LEASES));
@@ -229,6 +238,8 @@ mod tests {
             assert!(at.split('/').skip(1).all(|part| Kid::parse(part).is_none() && part != OWN), "{at}");
             assert!(paths.insert(at), "two names are one");
         }
+        let below = Name::new("a/locks/b").unwrap();
+        assert!(path(&below).starts_with(&path_above(&Name::new("a/locks").unwrap())));
         for foreign in ["/%bramah", "/%zz", "/a/locks", "/%61", "/a//b", "/zookeeper"] {
             assert_eq!(name(foreign), None, "{foreign}");
         }

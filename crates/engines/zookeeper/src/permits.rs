@@ -11,7 +11,7 @@ use zookeeper_client::{Client, CreateMode, Error as Said, MultiWriteError, Multi
 
 use crate::{
     base::or_none,
-    claims::conflict,
+    claims::{UNTOLD, conflict},
     entry::{Entry, Node, Seat},
     error::is_answer,
     fence::Floor,
@@ -99,7 +99,7 @@ impl Room {
         }
         // It is a semaphore of somebody's, and what is wanted is not.
         let is_one = self.base.form(claim.capacity) == Form::Permits;
-        Ok((!is_one && !nodes.is_empty()).then_some(2))
+        Ok((!is_one && !nodes.is_empty()).then_some(UNTOLD))
     }
 
     /// The first in line takes its permits, if there are enough. None if the line has to be looked at again.

@@ -139,7 +139,11 @@ async fn walk(desk: &Desk, client: &Client, scope: &Scope) -> Result<BTreeMap<Na
     let mut found = BTreeMap::new();
     // Paths without the chroot; the root is empty.
     let mut level = match scope {
-        Scope::Under(name) => vec![names::path(name)],
+        Scope::Under(name) => {
+            let mut paths = vec![names::path(name), names::path_above(name)];
+            paths.dedup();
+            paths
+        }
         Scope::Exact(_) | Scope::All => vec![String::new()],
     };
     while !level.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Engine, ErrorKind, Result, Session};
+use bramah_core::{Engine, ErrorKind, Name, Result, Scope, Session};
 use bramah_lab::ZooKeeper as Ensemble;
 use bramah_zookeeper::ZooKeeper;
 
@@ -58,6 +58,27 @@ async fn a_write_under_a_lock_that_was_lost_changes_nothing() {
     assert_eq!(kind(zookeeper.write(&guard, "/state", b"later", None).await), ErrorKind::Lost);
     let (data, _) = raw.get_data("/state").await.unwrap();
     assert_eq!(data, if is_late { b"one".to_vec() } else { b"late".to_vec() });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_called_locks_are_looked_into_and_a_semaphore_beside_them_stands_alone() {
+    let ensemble = Ensemble::start(1).unwrap();
+    let session = open(&format!("zookeeper://{}", ensemble.connect_string())).await.unwrap();
+    let mut guards = Vec::new();
+    for name in ["app/locks", "app/locks/orders", "app/leases", "app/leases/x"] {
+        guards.push(session.mutex(name).unwrap().lock().await.unwrap());
+    }
+    guards.push(session.semaphore("app", 2).unwrap().permits(2).lock().await.unwrap());
+    let under = async |name: &str| {
+        let lines = session.survey(&Scope::Under(Name::new(name).unwrap())).await.unwrap();
+        lines.iter().map(|line| line.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(under("app/locks").await, ["app/locks", "app/locks/orders"]);
+    assert_eq!(under("app").await, ["app", "app/leases", "app/leases/x", "app/locks", "app/locks/orders"]);
+    for guard in guards {
+        assert!(guard.confirm().await.unwrap());
+        guard.release().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
