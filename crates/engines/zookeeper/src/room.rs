@@ -116,10 +116,14 @@ impl Room {
         self.entries().entry(claim.id.seq).or_insert_with(new).clone()
     }
 
-    /// Claims that core has not asked for in a ttl. It has given them up, and only the session keeps them.
+    /// Claims that core has not asked for in a ttl. It has given them up, and only the session keeps them. One with a fixed lease
+    /// is not asked for before that has ended.
     fn abandoned(&self) -> Vec<Arc<Claim>> {
         let now = self.base.clock.now();
-        let is_abandoned = |entry: &&Arc<Entry>| now.since(entry.heard()) > self.ttl;
+        let is_abandoned = |entry: &&Arc<Entry>| {
+            let lease = entry.claim().lease.unwrap_or_default();
+            now.since(entry.heard()) > self.ttl.saturating_add(lease)
+        };
         self.entries().values().filter(is_abandoned).map(|entry| entry.claim()).collect()
     }
 
