@@ -164,10 +164,12 @@ impl Room {
         for _ in 0..TRIES {
             // From here on ZooKeeper may have it, whatever we hear.
             entry.sit(Seat::Doubt);
+            let sent = self.base.clock.now();
             let created = client.create(&prefix, &data, &options);
             let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
             match created.await {
                 Ok((stat, number)) => {
+                    self.prove(sent);
                     let node = Node { path: format!("{prefix}{number}"), czxid: stat.czxid };
                     entry.sit(Seat::Waiting(node.clone()));
                     if !(0..LAST_NUMBER).contains(&number.into_i64()) {
@@ -293,7 +295,9 @@ impl Room {
     /// Where a claim stands that was entered before.
     pub(crate) async fn ask(self: &Arc<Self>, claim: &Arc<Claim>) -> Result<Standing> {
         let client = self.client()?;
-        let Some(entry) = self.known(claim.id) else { return Ok(Standing::Gone) };
+        let Some(entry) = self.known(claim.id).filter(|entry| !entry.is_void()) else {
+            return Ok(Standing::Gone);
+        };
         let _turn = entry.turn.lock().await;
         if matches!(entry.seat(), Seat::Doubt) {
             self.find(&client, &entry).await?;
@@ -318,9 +322,11 @@ impl Room {
                 Seat::Waiting(node) => node,
             };
             let line = self.line_of(claim);
+            let sent = self.base.clock.now();
             let proof = self.base.prove(client);
             let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
             proof.await.map_err(because)?;
+            self.prove(sent);
             let children = or_none(children.await).map_err(because)?;
             if !children.iter().any(|child| child == node.leaf()) {
                 self.forget(entry);
@@ -344,10 +350,12 @@ impl Room {
         fence: Option<Fence>,
     ) -> Result<Standing> {
         let because = |said: Said| self.because(claim, &said);
+        let sent = self.base.clock.now();
         let proof = self.base.prove(client);
         let there: Vec<_> = nodes.iter().map(|node| client.check_stat(&node.path)).collect();
         let floor = client.get_data(&self.base.floor());
         proof.await.map_err(because)?;
+        self.prove(sent);
         for stat in there {
             if stat.await.map_err(because)?.is_none_or(|stat| stat.ephemeral_owner != self.owner) {
                 self.remove(client, entry).await?;

@@ -1,6 +1,9 @@
 //! What is known of one claim of ours.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bramah_core::{Claim, Fence, Moment};
 use tokio::sync::watch;
@@ -48,6 +51,8 @@ pub(crate) struct Entry {
     heard: Mutex<Moment>,
     /// Whether a node of it went that it had.
     gone: watch::Sender<bool>,
+    /// Whether it counts as gone although its nodes may be there.
+    void: AtomicBool,
     /// One call about a claim at a time.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
@@ -58,6 +63,7 @@ impl Entry {
         Self {
             uuid,
             gone: watch::Sender::new(false),
+            void: AtomicBool::new(false),
             claim: Mutex::new(claim),
             seat: Mutex::new(Seat::New),
             heard: Mutex::new(now),
@@ -96,6 +102,15 @@ impl Entry {
             Seat::Held { nodes, .. } => nodes.iter().any(|node| node.path == path),
             Seat::New | Seat::Doubt | Seat::Gone => false,
         }
+    }
+
+    /// Gives up a hold that its session was not proved for. Whether that is new.
+    pub(crate) fn annul(&self) -> bool {
+        !self.void.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_void(&self) -> bool {
+        self.void.load(Ordering::Acquire)
     }
 
     /// A node that it had has gone.

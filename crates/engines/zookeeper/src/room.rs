@@ -35,6 +35,8 @@ pub(crate) struct Room {
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
     /// When the session was last heard of.
     heard: Mutex<Moment>,
+    /// When the last write was sent that was answered.
+    proved: Mutex<Moment>,
     over: AtomicBool,
 }
 
@@ -63,6 +65,7 @@ impl Room {
             client: Mutex::new(Some(client)),
             entries: Mutex::default(),
             heard: Mutex::new(heard),
+            proved: Mutex::new(heard),
             over: AtomicBool::new(false),
         }))
     }
@@ -99,6 +102,27 @@ impl Room {
         self.base.clock.now().since(*self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// A write that was sent at `sent` was answered.
+    pub(crate) fn prove(&self, sent: Moment) {
+        let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        *proved = (*proved).max(sent);
+    }
+
+    fn unproved_for(&self) -> Duration {
+        self.base.clock.now().since(*self.proved.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Holds with a fixed lease, once the session was not proved for a ttl. Core keeps the deadline of every other hold; it takes a
+    /// lease for as good as the session, and ZooKeeper may drop that from now on.
+    fn unproved(&self) -> Vec<Arc<Entry>> {
+        if self.unproved_for() <= self.ttl {
+            return Vec::new();
+        }
+        let is_leased =
+            |entry: &&Arc<Entry>| entry.claim().lease.is_some() && matches!(entry.seat(), Seat::Held { .. });
+        self.entries().values().filter(is_leased).cloned().collect()
+    }
+
     /// How long the answer to a call is waited for.
     pub(crate) fn patience(&self) -> Duration {
         self.base.config.timeout.min(self.ttl / 3).max(Duration::from_millis(10))
@@ -122,7 +146,7 @@ impl Room {
         let now = self.base.clock.now();
         let is_abandoned = |entry: &&Arc<Entry>| {
             let lease = entry.claim().lease.unwrap_or_default();
-            now.since(entry.heard()) > self.ttl.saturating_add(lease)
+            entry.is_void() || now.since(entry.heard()) > self.ttl.saturating_add(lease)
         };
         self.entries().values().filter(is_abandoned).map(|entry| entry.claim()).collect()
     }
@@ -135,9 +159,11 @@ impl Room {
     /// Proves that the session lives, and compares what it has with what we believe.
     pub(crate) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Renewal> {
         let client = self.client()?;
+        let sent = self.base.clock.now();
         let (proof, listed) = (self.base.prove(&client), client.list_ephemerals(self.base.root()));
         let explain = |said: Said| self.base.explain("a renewal", &said);
         proof.await.map_err(explain)?;
+        self.prove(sent);
         let listed: HashSet<String> = listed.await.map_err(explain)?.into_iter().collect();
         let mut renewal = Renewal::default();
         let mut ours: HashSet<String> = HashSet::new();
@@ -146,6 +172,10 @@ impl Room {
                 renewal.gone.push(claim.id);
                 continue;
             };
+            if entry.is_void() {
+                renewal.gone.push(claim.id);
+                continue;
+            }
             ours.insert(entry.uuid.clone());
             let is_there = |node: &Node| listed.contains(&node.path);
             match entry.seat() {
@@ -234,12 +264,18 @@ pub(crate) async fn attend(room: Weak<Room>, mut states: StateWatcher, end: impl
             claims.into_iter().for_each(|id| room.opening.alarm.ring(id));
             return;
         }
+        for entry in room.unproved() {
+            if entry.annul() {
+                room.opening.alarm.ring(entry.claim().id);
+            }
+        }
         for claim in room.abandoned() {
             let (office, room) = (room.base.office.clone(), room.clone());
             // If it fails, it is tried again.
             office.spawn(async move { drop(room.leave(&claim).await) });
         }
-        let left = room.ttl.saturating_sub(room.silence()) + Duration::from_millis(1);
+        let left =
+            room.ttl.saturating_sub(room.silence().max(room.unproved_for())) + Duration::from_millis(1);
         drop(room);
         let _ = timeout(left.min(LOOK), states.changed()).await;
     }

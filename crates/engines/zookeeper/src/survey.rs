@@ -33,6 +33,12 @@ struct Found {
     leases: Vec<String>,
 }
 
+impl Found {
+    fn has_claims(&self) -> bool {
+        [&self.own, &self.locks, &self.leases].into_iter().flatten().any(|node| Kid::parse(node).is_some())
+    }
+}
+
 /// One node that was read.
 struct Read {
     kid: Kid,
@@ -102,6 +108,10 @@ async fn lines(desk: &Desk, scope: &Scope) -> Result<Vec<LineView>> {
     };
     let mut lines = Vec::new();
     for (name, found) in found {
+        // Most folders have nobody in them.
+        if !matches!(scope, Scope::Exact(_)) && !found.has_claims() {
+            continue;
+        }
         let line = line(desk, &client, &name, found).await.map_err(explain)?;
         // One that was asked for by name shows how it was last ended also when nobody is there.
         let is_worth_it =

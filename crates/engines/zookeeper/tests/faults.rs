@@ -144,6 +144,29 @@ async fn a_holder_that_is_cut_off_past_its_session_knows_before_the_next_is_gran
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_does_not_outlast_the_session_that_it_hangs_from() {
+    let stage = stage().await;
+    let (holder, proxies) = stage.client(&[0, 1, 2], ms(1500)).await;
+    let next = stage.session(ms(5000)).await;
+    let leased = holder.mutex("x").unwrap().lease(ms(60_000));
+    let guard = Arc::new(soon("a grant", leased.lock()).await.unwrap());
+    let lost = loss(&guard);
+    let granted = waiter(&next, "x");
+    waiting(&next, "x", 1).await;
+    cut_off(&proxies);
+    let (granted, second) = soon("the next grant", granted).await.unwrap();
+    let lost = soon("the loss", lost).await.unwrap();
+    assert!(lost <= granted, "told {:?} after the next grant", lost.since(granted));
+    assert!(second.fence().unwrap() > guard.fence().unwrap());
+    reconnect(&proxies);
+    second.release().await;
+    lock(&holder, "x").await.release().await;
+    assert_eq!(holder.close(SOON).await.left, []);
+    assert_eq!(next.close(SOON).await.left, []);
+    stage.is_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_is_cut_off_past_its_session_is_passed_over_and_stands_at_the_end_when_it_is_back() {
     let stage = stage().await;
     let holder = stage.session(ms(10_000)).await;
