@@ -1,0 +1,494 @@
+//! How a claim is entered, asked about and left.
+//!
+//! Requests of one session are carried out in the order in which they were sent, so several are sent at once: a list that was asked for
+//! behind a creation has the new node in it. What was listed may be old, which is harmless behind our own node: all that can be
+//! missing is that somebody has left.
+
+use std::{sync::Arc, time::Duration};
+
+use bramah_core::{Claim, Error, ErrorKind, Fence, Result, Standing, Wait};
+use zookeeper_client::{Client, CreateMode, Error as Said, OneshotWatcher};
+
+use crate::{
+    base::or_none,
+    entry::{Entry, Node, Seat},
+    error::is_answer,
+    fence::Floor,
+    line::{Form, Verdict, judge},
+    names::{self, Kid, LEASES, LOCKS},
+    record,
+    room::Room,
+    sentinel,
+};
+
+/// The longest time that a waiter trusts to be told.
+const TRUST: Duration = Duration::from_secs(4);
+
+/// The capacity of a semaphore that does not tell it.
+pub(crate) const UNTOLD: u32 = 0;
+
+/// How often a folder may go, or the node before ours, while we look.
+const TRIES: usize = 32;
+
+/// From here on a folder's numbers come near the end of what ZooKeeper can count, where their order breaks.
+const LAST_NUMBER: i64 = 2_147_000_000;
+
+impl Room {
+    /// The folder of the nodes with which claims enter.
+    pub(crate) fn line_of(&self, claim: &Claim) -> String {
+        let folder = self.base.folder(&claim.name);
+        match self.base.form(claim.capacity) {
+            Form::Mutex | Form::Latch | Form::ReadWrite => folder,
+            Form::Permits => format!("{folder}/{LOCKS}"),
+        }
+    }
+
+    pub(crate) fn leases_of(&self, claim: &Claim) -> String {
+        format!("{}/{LEASES}", self.base.folder(&claim.name))
+    }
+
+    pub(crate) fn because(&self, claim: &Claim, said: &Said) -> Error {
+        self.base.explain(claim.name.as_str(), said)
+    }
+
+    /// What its nodes say of a claim.
+    pub(crate) fn line(&self, claim: &Claim) -> Vec<u8> {
+        record::encode(claim, None, Some(&self.opening.about))
+    }
+
+    /// Enters a claim.
+    pub(crate) async fn enter(self: &Arc<Self>, claim: &Arc<Claim>) -> Result<Standing> {
+        let client = self.client()?;
+        let entry = self.admit(claim);
+        let _turn = entry.turn.lock().await;
+        if matches!(entry.seat(), Seat::Doubt) {
+            self.find(&client, &entry).await?;
+        }
+        if !matches!(entry.seat(), Seat::New) {
+            return self.standing(&client, &entry, claim).await;
+        }
+        let entered = self.enter_anew(&client, &entry, claim).await;
+        if matches!(entry.seat(), Seat::New) {
+            self.forget(&entry);
+        }
+        entered
+    }
+
+    async fn enter_anew(
+        self: &Arc<Self>,
+        client: &Client,
+        entry: &Arc<Entry>,
+        claim: &Arc<Claim>,
+    ) -> Result<Standing> {
+        let form = self.base.form(claim.capacity);
+        if form == Form::Permits {
+            self.check_weight(claim)?;
+        }
+        for _ in 0..TRIES {
+            if claim.wait != Wait::Line
+                && let Some(busy) = self.look(client, claim).await?
+            {
+                return Ok(busy);
+            }
+            let (node, children, floor) = self.create(client, entry, claim).await?;
+            entry.sit(Seat::Waiting(node.clone()));
+            if let Some(in_use) = self.in_use_otherwise(client, claim, &entry.uuid, &children).await? {
+                self.remove(client, entry).await?;
+                return Err(conflict(claim, in_use));
+            }
+            let settled = self.settle(client, entry, claim, &node, &children, floor).await?;
+            let standing = match settled {
+                Some(standing) => standing,
+                None => self.standing(client, entry, claim).await?,
+            };
+            match (standing, claim.wait) {
+                (Standing::Queued { .. }, Wait::No) => {
+                    self.remove(client, entry).await?;
+                    return Ok(Standing::Refused);
+                }
+                (Standing::Queued { .. }, Wait::Watch) => self.remove(client, entry).await?,
+                (standing, _) => return Ok(standing),
+            }
+        }
+        Err(self.because(claim, &Said::Throttled))
+    }
+
+    /// Whether the lock is busy, for one that wants no place in line.
+    async fn look(&self, client: &Client, claim: &Claim) -> Result<Option<Standing>> {
+        let form = self.base.form(claim.capacity);
+        if form == Form::Permits {
+            return self.look_for_permits(client, claim).await;
+        }
+        let because = |said: Said| self.because(claim, &said);
+        let line = self.line_of(claim);
+        let (sync, children) = (client.sync(self.base.root()), client.list_children(&line));
+        sync.await.map_err(because)?;
+        let children = or_none(children.await).map_err(because)?;
+        if let Some(in_use) = self.in_use_otherwise(client, claim, "", &children).await? {
+            return Err(conflict(claim, in_use));
+        }
+        let kids = names::kids(&children, |mark| form.has(mark));
+        let in_the_way = |kid: &&Kid| claim.is_exclusive() || kid.mark == names::Mark::Write;
+        match kids.iter().rfind(in_the_way) {
+            Some(kid) => self.busy(client, claim, &format!("{line}/{}", kid.node)).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses, or has it told when this node goes.
+    pub(crate) async fn busy(&self, client: &Client, claim: &Claim, node: &str) -> Result<Standing> {
+        if claim.wait == Wait::No {
+            return Ok(Standing::Refused);
+        }
+        let watched = client.check_and_watch_stat(node).await;
+        let (there, watcher) = watched.map_err(|said| self.because(claim, &said))?;
+        let wake = self.base.office.wake(async move {
+            if there.is_some() {
+                watcher.changed().await;
+            }
+        });
+        Ok(Standing::Queued { ahead: None, wake, sleep: TRUST })
+    }
+
+    /// Creates a claim's node, and lists its line with it.
+    async fn create(
+        self: &Arc<Self>,
+        client: &Client,
+        entry: &Arc<Entry>,
+        claim: &Claim,
+    ) -> Result<(Node, Vec<String>, Floor)> {
+        let because = |said: Said| self.because(claim, &said);
+        let (line, mark) = (self.line_of(claim), self.base.form(claim.capacity).mark(claim));
+        let prefix = format!("{line}/_c_{}-{}", entry.uuid, mark.word());
+        let (data, options) = (self.line(claim), self.base.with(CreateMode::EphemeralSequential));
+        for _ in 0..TRIES {
+            // From here on ZooKeeper may have it, whatever we hear.
+            entry.sit(Seat::Doubt);
+            let sent = self.base.clock.now();
+            let created = client.create(&prefix, &data, &options);
+            let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
+            match created.await {
+                Ok((stat, number)) => {
+                    self.prove(sent);
+                    let node = Node { path: format!("{prefix}{number}"), czxid: stat.czxid };
+                    entry.sit(Seat::Waiting(node.clone()));
+                    if !(0..LAST_NUMBER).contains(&number.into_i64()) {
+                        self.remove(client, entry).await?;
+                        return Err(used_up(claim, &line));
+                    }
+                    self.base.office.spawn(sentinel::watch(self, entry, node.path.clone()));
+                    let children = children.await.map_err(because)?;
+                    return Ok((node, children, Floor::read(floor.await).map_err(because)?));
+                }
+                Err(Said::NoNode) => {
+                    entry.sit(Seat::New);
+                    self.base.make_folder(client, &line).await.map_err(because)?;
+                }
+                Err(said) => {
+                    if is_answer(&said) {
+                        entry.sit(Seat::New);
+                    }
+                    return Err(because(said));
+                }
+            }
+        }
+        Err(because(Said::NoNode))
+    }
+
+    /// The capacity that the name is in use with, if it is another: `children` are those of the folder in which the claim enters.
+    async fn in_use_otherwise(
+        &self,
+        client: &Client,
+        claim: &Claim,
+        uuid: &str,
+        children: &[String],
+    ) -> Result<Option<u32>> {
+        let because = |said: Said| self.because(claim, &said);
+        let form = self.base.form(claim.capacity);
+        let folder = self.base.folder(&claim.name);
+        if form == Form::Permits {
+            let around = or_none(client.list_children(&folder).await).map_err(because)?;
+            let other =
+                around.iter().filter_map(|node| Kid::parse(node)).find_map(|kid| capacity_of(kid.mark));
+            return match other {
+                Some(capacity) => Ok(Some(capacity)),
+                None => self.other_permits(client, claim, uuid, children).await,
+            };
+        }
+        let kids = children.iter().filter_map(|node| Kid::parse(node));
+        let other = kids.filter(|kid| !form.has(kid.mark)).find_map(|kid| capacity_of(kid.mark));
+        if other.is_some() || !children.iter().any(|node| matches!(node.as_str(), LOCKS | LEASES)) {
+            return Ok(other);
+        }
+        let locks = or_none(client.list_children(&format!("{folder}/{LOCKS}")).await).map_err(because)?;
+        self.other_permits(client, claim, uuid, &locks).await
+    }
+
+    /// What follows from a list of the line. None if it changed meanwhile, and has to be looked at again.
+    async fn settle(
+        self: &Arc<Self>,
+        client: &Client,
+        entry: &Arc<Entry>,
+        claim: &Arc<Claim>,
+        node: &Node,
+        children: &[String],
+        floor: Floor,
+    ) -> Result<Option<Standing>> {
+        let because = |said: Said| self.because(claim, &said);
+        let form = self.base.form(claim.capacity);
+        let kids = names::kids(children, |mark| form.has(mark));
+        let Some(index) = kids.iter().position(|kid| kid.node == node.leaf()) else { return Ok(None) };
+        let (ahead, last) = match judge(&kids, index) {
+            Verdict::First if form == Form::Permits => return self.draw(client, entry, claim, node).await,
+            Verdict::First => {
+                return self.grant(client, entry, claim, vec![node.clone()], floor).await.map(Some);
+            }
+            Verdict::Behind { ahead, last } => (ahead, last),
+        };
+        let Some(before) = kids.get(last) else { return Ok(None) };
+        let before = format!("{}/{}", self.line_of(claim), before.node);
+        let (there, left) = client.check_and_watch_stat(&before).await.map_err(because)?;
+        if there.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.queued(entry, ahead, left)))
+    }
+
+    /// A claim that waits until somebody leaves, or until its own node goes.
+    pub(crate) fn queued(&self, entry: &Entry, ahead: usize, left: OneshotWatcher) -> Standing {
+        let gone = entry.gone();
+        let wake = self.base.office.wake(async move {
+            tokio::select! {
+                _ = left.changed() => {}
+                () = gone => {}
+            }
+        });
+        Standing::Queued { ahead: u32::try_from(ahead).ok(), wake, sleep: TRUST }
+    }
+
+    /// It is held.
+    pub(crate) async fn grant(
+        self: &Arc<Self>,
+        client: &Client,
+        entry: &Arc<Entry>,
+        claim: &Arc<Claim>,
+        nodes: Vec<Node>,
+        floor: Floor,
+    ) -> Result<Standing> {
+        let fence = match nodes.first().filter(|_| claim.is_exclusive()) {
+            Some(node) => {
+                let minted = self.mint(client, &entry.claim(), node, None, floor).await;
+                match minted.map_err(|said| self.because(claim, &said))? {
+                    Some(fence) => Some(fence),
+                    None => {
+                        self.forget(entry);
+                        return Ok(Standing::Gone);
+                    }
+                }
+            }
+            None => None,
+        };
+        entry.sit(Seat::Held { nodes, fence });
+        Ok(Standing::Held { fence, left: None })
+    }
+
+    /// Where a claim stands that was entered before.
+    pub(crate) async fn ask(self: &Arc<Self>, claim: &Arc<Claim>) -> Result<Standing> {
+        let client = self.client()?;
+        let Some(entry) = self.known(claim.id).filter(|entry| !entry.is_void()) else {
+            return Ok(Standing::Gone);
+        };
+        let _turn = entry.turn.lock().await;
+        if matches!(entry.seat(), Seat::Doubt) {
+            self.find(&client, &entry).await?;
+        }
+        self.standing(&client, &entry, claim).await
+    }
+
+    async fn standing(
+        self: &Arc<Self>,
+        client: &Client,
+        entry: &Arc<Entry>,
+        claim: &Arc<Claim>,
+    ) -> Result<Standing> {
+        let because = |said: Said| self.because(claim, &said);
+        for _ in 0..TRIES {
+            let node = match entry.seat() {
+                Seat::New | Seat::Gone | Seat::Doubt => {
+                    self.forget(entry);
+                    return Ok(Standing::Gone);
+                }
+                Seat::Held { nodes, fence } => return self.confirm(client, entry, claim, nodes, fence).await,
+                Seat::Waiting(node) => node,
+            };
+            let line = self.line_of(claim);
+            let sent = self.base.clock.now();
+            let proof = self.base.prove(client);
+            let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
+            proof.await.map_err(because)?;
+            self.prove(sent);
+            let children = or_none(children.await).map_err(because)?;
+            if !children.iter().any(|child| child == node.leaf()) {
+                self.forget(entry);
+                return Ok(Standing::Gone);
+            }
+            let floor = Floor::read(floor.await).map_err(because)?;
+            if let Some(standing) = self.settle(client, entry, claim, &node, &children, floor).await? {
+                return Ok(standing);
+            }
+        }
+        Err(because(Said::Throttled))
+    }
+
+    /// A hold is asked about: it is there, and what it says of itself is brought up to date.
+    async fn confirm(
+        &self,
+        client: &Client,
+        entry: &Entry,
+        claim: &Claim,
+        nodes: Vec<Node>,
+        fence: Option<Fence>,
+    ) -> Result<Standing> {
+        let because = |said: Said| self.because(claim, &said);
+        let sent = self.base.clock.now();
+        let proof = self.base.prove(client);
+        let there: Vec<_> = nodes.iter().map(|node| client.check_stat(&node.path)).collect();
+        let floor = client.get_data(&self.base.floor());
+        proof.await.map_err(because)?;
+        self.prove(sent);
+        for stat in there {
+            if stat.await.map_err(because)?.is_none_or(|stat| stat.ephemeral_owner != self.owner) {
+                self.remove(client, entry).await?;
+                self.forget(entry);
+                return Ok(Standing::Gone);
+            }
+        }
+        let floor = Floor::read(floor.await).map_err(because)?;
+        let Some(node) = nodes.first() else { return Ok(Standing::Gone) };
+        let known = entry.claim();
+        if known.note != claim.note {
+            let renamed = Claim { note: claim.note.clone(), ..(*known).clone() };
+            let raised = fence.filter(|fence| *fence != crate::fence::of(node));
+            let line = record::encode(&renamed, raised, Some(&self.opening.about));
+            client.set_data(&node.path, &line, None).await.map_err(because)?;
+            entry.rename(Arc::new(renamed));
+        }
+        let Some(last) = fence else { return Ok(Standing::Held { fence: None, left: None }) };
+        let wanted = Claim { floor: claim.floor, ..(*entry.claim()).clone() };
+        match self.mint(client, &wanted, node, Some(last), floor).await.map_err(because)? {
+            Some(fence) => {
+                entry.sit(Seat::Held { nodes, fence: Some(fence) });
+                Ok(Standing::Held { fence: Some(fence), left: None })
+            }
+            None => {
+                self.forget(entry);
+                Ok(Standing::Gone)
+            }
+        }
+    }
+
+    /// Finds out what became of a claim of which we did not hear.
+    async fn find(&self, client: &Client, entry: &Entry) -> Result<()> {
+        let claim = entry.claim();
+        let because = |said: Said| self.because(&claim, &said);
+        let (line, leases) = (self.line_of(&claim), self.leases_of(&claim));
+        client.sync(self.base.root()).await.map_err(because)?;
+        let mut found = [Vec::new(), Vec::new()];
+        let is_drawn = self.base.form(claim.capacity) == Form::Permits;
+        let folders = [Some(&line), Some(&leases).filter(|_| is_drawn)];
+        for (folder, found) in folders.into_iter().zip(&mut found) {
+            let Some(folder) = folder else { continue };
+            let children = or_none(client.list_children(folder).await).map_err(because)?;
+            let own = names::kids(&children, |_| true).into_iter().filter(|kid| kid.is_of(&entry.uuid));
+            for kid in own {
+                let path = format!("{folder}/{}", kid.node);
+                let stat = client.check_stat(&path).await.map_err(because)?;
+                let stat = stat.filter(|stat| stat.ephemeral_owner == self.owner);
+                found.extend(stat.map(|stat| Node { path, czxid: stat.czxid }));
+            }
+        }
+        let [mut waiting, held] = found;
+        entry.sit(match waiting.pop() {
+            Some(node) => Seat::Waiting(node),
+            None if held.is_empty() => Seat::New,
+            None => {
+                let fence = held.first().filter(|_| claim.is_exclusive()).map(crate::fence::of);
+                Seat::Held { nodes: held, fence }
+            }
+        });
+        Ok(())
+    }
+
+    /// Leaves a line.
+    pub(crate) async fn leave(&self, claim: &Arc<Claim>) -> Result<()> {
+        let client = self.client()?;
+        // One that we do not know of may have been left by a call of ours that nobody heard of.
+        let known = self.entries().get(&claim.id.seq).cloned();
+        let entry = known.unwrap_or_else(|| {
+            let entry = Entry::new(claim.clone(), self.base.clock.now());
+            entry.sit(Seat::Doubt);
+            Arc::new(entry)
+        });
+        let _turn = entry.turn.lock().await;
+        if matches!(entry.seat(), Seat::Doubt) {
+            self.find(&client, &entry).await?;
+        }
+        self.remove(&client, &entry).await?;
+        self.forget(&entry);
+        Ok(())
+    }
+
+    /// Removes a claim's nodes, those that are there.
+    async fn remove(&self, client: &Client, entry: &Entry) -> Result<()> {
+        let nodes = match entry.seat() {
+            Seat::Waiting(node) => vec![node],
+            Seat::Held { nodes, .. } => nodes,
+            Seat::New | Seat::Doubt | Seat::Gone => Vec::new(),
+        };
+        // A sentinel that sees it go has nothing to tell.
+        entry.sit(Seat::Doubt);
+        let deleted: Vec<_> = nodes.iter().map(|node| client.delete(&node.path, None)).collect();
+        for answer in deleted {
+            match answer.await {
+                Ok(()) | Err(Said::NoNode) => {}
+                Err(said) => return Err(self.because(&entry.claim(), &said)),
+            }
+        }
+        entry.sit(Seat::New);
+        Ok(())
+    }
+}
+
+/// The capacity that a node with this mark goes with.
+fn capacity_of(mark: names::Mark) -> Option<u32> {
+    match mark {
+        names::Mark::Lock | names::Mark::Latch => Some(1),
+        names::Mark::Read | names::Mark::Write => Some(bramah_core::line::WHOLE),
+        names::Mark::Lease => None,
+    }
+}
+
+/// The error for a name that is in use as something else.
+pub(crate) fn conflict(claim: &Claim, in_use: u32) -> Error {
+    if in_use == UNTOLD {
+        let text = format!("{} is in use as a semaphore by another program; use another name", claim.name);
+        return Error::new(ErrorKind::Conflict, text);
+    }
+    if in_use != claim.capacity {
+        return claim.conflict(in_use);
+    }
+    let text = format!(
+        "{} is in use with another mutex= in the url, lock here and latch there; use the same everywhere, or another name",
+        claim.name
+    );
+    Error::new(ErrorKind::Conflict, text)
+}
+
+fn used_up(claim: &Claim, folder: &str) -> Error {
+    let text = format!(
+        "{}: its folder {folder} has had two thousand million children, and ZooKeeper cannot number more in order; let it be empty for a \
+         minute, or delete it",
+        claim.name
+    );
+    Error::new(ErrorKind::Unavailable, text)
+}
