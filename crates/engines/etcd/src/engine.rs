@@ -12,14 +12,12 @@ use bramah_core::{
     Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile,
     Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
+use bramah_remote::{Flights, Office};
 
-use crate::{
-    Etcd, config::Config, flights::Flights, layout::Layout, net::Net, office::Office, room::Room,
-    watches::Watches,
-};
+use crate::{Etcd, config::Config, layout::Layout, net::Net, room::Room, watches::Watches};
 
 /// What the clones of an engine share.
-pub(crate) struct Inner {
+pub struct Inner {
     pub(crate) net: Arc<Net>,
     pub(crate) layout: Layout,
     pub(crate) watches: Arc<Watches>,
@@ -31,7 +29,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(config: Config) -> Result<Self> {
-        let office = Office::open()?;
+        let office = Office::open("etcd")?;
         let layout = Layout::new(&config.prefix);
         let net = Arc::new(Net::new(config, &office)?);
         let watches = Arc::new(Watches::default());

@@ -28,11 +28,9 @@ mod condition;
 mod config;
 mod engine;
 mod error;
-mod flights;
 mod layout;
 mod lease;
 mod net;
-mod office;
 mod ops;
 pub mod proto;
 mod queue;
@@ -42,9 +40,10 @@ mod survey;
 mod value;
 mod watches;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use bramah_core::{Engine, Guard, Result};
+use bramah_remote::{Shelf, Shelved};
 
 pub use condition::Condition;
 pub use config::Config;
@@ -61,16 +60,8 @@ impl Etcd {
     /// # Errors
     /// `Invalid` for a URL that is not understood, or files that are not good. Nothing is connected to yet.
     pub fn from_url(url: &str) -> Result<Self> {
-        static KNOWN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(_, engine)| engine.strong_count() > 0);
-        let same = known.iter().find(|(other, _)| other == url);
-        if let Some(inner) = same.and_then(|(_, inner)| inner.upgrade()) {
-            return Ok(Self(inner));
-        }
-        let etcd = Self::new(&Config::from_url(url)?)?;
-        known.push((url.to_owned(), Arc::downgrade(&etcd.0)));
-        Ok(etcd)
+        static KNOWN: Shelf<Etcd> = Shelf::new();
+        KNOWN.get(url, || Self::new(&Config::from_url(url)?))
     }
 
     /// The engine for settings of your own.
@@ -85,6 +76,18 @@ impl Etcd {
     /// that is done under the lock or not at all, however late it arrives. `None` for a guard that is lost, or not of this engine.
     pub fn guard_condition(&self, guard: &Guard) -> Option<Condition> {
         self.0.condition(guard)
+    }
+}
+
+impl Shelved for Etcd {
+    type Inner = Inner;
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
+    fn of(inner: Arc<Inner>) -> Self {
+        Self(inner)
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use bramah_core::{Clock, Error, ErrorKind, Moment, Result};
+use bramah_remote::Office;
 use tokio::time::timeout;
 use tonic::{
     Request, Response, Status,
@@ -22,7 +23,6 @@ use tracing::debug;
 use crate::{
     config::Config,
     error::{Trouble, is_passing, is_token},
-    office::Office,
     proto::etcdserverpb::{AuthenticateRequest, auth_client::AuthClient},
 };
 

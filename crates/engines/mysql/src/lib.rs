@@ -109,11 +109,11 @@ impl MySql {
 }
 
 fn table(config: &Config) -> Result<Table<Database>> {
-    Ok(Table::new(Arc::new(Database::new(config)), Office::open()?))
+    Ok(Table::new(Arc::new(Database::new(config)), Office::open("sql")?))
 }
 
 fn pinned(config: &Config) -> Result<Pinned<Database>> {
-    Ok(Pinned::new(Arc::new(Database::new(config)), Office::open()?))
+    Ok(Pinned::new(Arc::new(Database::new(config)), Office::open("sql")?))
 }
 
 impl From<MySql> for Arc<dyn Engine> {

@@ -95,12 +95,12 @@ impl Postgres {
 }
 
 fn table(config: &Config) -> Result<Table<Database>> {
-    let office = Office::open()?;
+    let office = Office::open("sql")?;
     Ok(Table::new(Arc::new(Database::new(config, office.clone())), office))
 }
 
 fn pinned(config: &Config) -> Result<Pinned<Database>> {
-    let office = Office::open()?;
+    let office = Office::open("sql")?;
     Ok(Pinned::new(Arc::new(Database::new(config, office.clone())), office))
 }
 

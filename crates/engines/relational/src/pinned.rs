@@ -30,6 +30,7 @@ use bramah_core::{
     Claim, Clock, Engine, Error, ErrorKind, Exit, Keep, Look, Opening, Profile, Renewal, Reply, Result,
     Scope, SessionId, Standing, Survey, Wake,
 };
+use bramah_remote::Flights;
 use sqlx::Connection;
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -37,7 +38,6 @@ pub use dialect::{Badge, Dialect, Rolled, RowOf, Taken, foreign};
 
 use crate::{
     Break, Office, Seen, Shelved, Trouble,
-    flights::Flights,
     survey::{self, Sight},
 };
 use room::Room;

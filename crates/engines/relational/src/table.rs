@@ -16,10 +16,10 @@ use bramah_core::{
     Claim, ClaimId, Engine, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
     Standing, Survey, Wait, Wake,
 };
+use bramah_remote::Flights;
 
 use crate::{
     Answer, Base, Footing, Office, Renewed, Shelved, Wakes,
-    flights::Flights,
     poll::Poll,
     survey::{self, Sight, claim_of},
 };

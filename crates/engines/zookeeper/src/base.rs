@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bramah_core::{Clock, Error, Name, Result};
+use bramah_remote::Office;
 use tokio::time::timeout;
 use zookeeper_client::{Client, CreateMode, CreateOptions, Error as Said, MultiWriteError};
 
-use crate::{Config, error, line::Form, names, office::Office, tls};
+use crate::{Config, error, line::Form, names, tls};
 
 /// The longest time-out that the protocol can say.
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
@@ -23,7 +24,7 @@ pub(crate) struct Base {
 impl Base {
     pub(crate) fn new(config: Config) -> Result<Self> {
         let server = config.address();
-        Ok(Self { config, server, office: Office::open()?, clock: Clock::boot() })
+        Ok(Self { config, server, office: Office::open("zookeeper")?, clock: Clock::boot() })
     }
 
     /// A session with ZooKeeper.

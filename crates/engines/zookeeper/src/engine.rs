@@ -13,18 +13,18 @@ use bramah_core::{
     Opening, Order, Profile, Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey,
     Waking,
 };
+use bramah_remote::Flights;
 
 use crate::{
     base::Base,
     desk::Desk,
     error,
-    flights::Flights,
     room::{self, Room},
     survey,
 };
 
 /// What the clones of an engine share.
-pub(crate) struct Inner {
+pub struct Inner {
     pub(crate) base: Arc<Base>,
     pub(crate) desk: Arc<Desk>,
     rooms: Mutex<HashMap<SessionId, Arc<Room>>>,
@@ -131,7 +131,7 @@ impl Engine for Locks {
         let inner = self.0.clone();
         let patience = inner.base.config.connect_timeout + Duration::from_millis(100);
         let silence = inner.silence("a new session".to_owned(), patience);
-        self.0.base.office.run(patience, silence, async move { inner.open(opening).await })
+        self.0.base.office.run_within(patience, silence, async move { inner.open(opening).await })
     }
 
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
@@ -143,7 +143,7 @@ impl Engine for Locks {
         let flight = (!claim.again).then(|| self.0.flights.begin(claim.id));
         let patience = room.patience();
         let silence = self.0.silence(claim.name.to_string(), patience);
-        self.0.base.office.run(patience, silence, async move {
+        self.0.base.office.run_within(patience, silence, async move {
             let standing = if claim.again { room.ask(&claim).await } else { room.enter(&claim).await };
             drop(flight);
             standing
@@ -163,7 +163,7 @@ impl Engine for Locks {
         }
         let unknown = Renewal { unknown: all(&claims), ..Renewal::default() };
         let (silence, patience) = (unknown.clone(), room.patience());
-        self.0.base.office.run(patience, || Ok(silence), async move {
+        self.0.base.office.run_within(patience, || Ok(silence), async move {
             match room.renew(&claims).await {
                 Ok(renewal) => Ok(renewal),
                 Err(_) if room.is_over() => Ok(Renewal { gone: unknown.unknown, ..Renewal::default() }),
@@ -179,7 +179,7 @@ impl Engine for Locks {
         let landing = self.0.flights.landing(claim.id);
         let patience = self.0.patience(claim.id.session);
         let silence = self.0.silence(claim.name.to_string(), patience);
-        self.0.base.office.run(patience, silence, async move {
+        self.0.base.office.run_within(patience, silence, async move {
             landing.await;
             match exit {
                 Exit::Own => match inner.room(claim.id.session) {
@@ -196,7 +196,7 @@ impl Engine for Locks {
         let room = self.0.rooms().remove(&session);
         let Some(room) = room else { return Reply::now(Ok(())) };
         let patience = room.patience() + Duration::from_millis(100);
-        self.0.base.office.run(patience, || Ok(()), async move {
+        self.0.base.office.run_within(patience, || Ok(()), async move {
             room.close().await;
             Ok(())
         })
@@ -206,7 +206,7 @@ impl Engine for Locks {
         let (desk, scope) = (self.0.desk.clone(), scope.clone());
         let patience = self.0.base.config.timeout + self.0.base.config.connect_timeout;
         let silence = self.0.silence("a survey".to_owned(), patience);
-        self.0.base.office.run(patience, silence, survey::survey(desk, scope, look))
+        self.0.base.office.run_within(patience, silence, survey::survey(desk, scope, look))
     }
 
     fn lifelines(&self, _session: SessionId) -> Vec<OwnedFd> {

@@ -50,7 +50,7 @@ impl ZooKeeper {
             }
         };
         let refuse = |kind, why: &str| Err(Error::new(kind, format!("{at}: {why}")));
-        match self.0.base.office.run(patience, silence, work).await? {
+        match self.0.base.office.run_within(patience, silence, work).await? {
             Ok(version) => Ok(version),
             Err(None) => Err(lost()),
             Err(Some(Said::BadVersion)) => {

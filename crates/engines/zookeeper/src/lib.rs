@@ -36,11 +36,9 @@ mod engine;
 mod entry;
 mod error;
 mod fence;
-mod flights;
 mod guarded;
 mod line;
 mod names;
-mod office;
 mod permits;
 mod record;
 mod room;
@@ -48,9 +46,10 @@ mod sentinel;
 mod survey;
 mod tls;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use bramah_core::{Engine, Result};
+use bramah_remote::{Shelf, Shelved};
 
 use base::Base;
 pub use config::{Access, Config};
@@ -66,17 +65,8 @@ impl ZooKeeper {
     /// # Errors
     /// `Invalid` for a URL that is not understood. Nothing is connected to yet.
     pub fn from_url(url: &str) -> Result<Self> {
-        static KNOWN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
-        let config = Config::from_url(url)?;
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(_, engine)| engine.strong_count() > 0);
-        let same = known.iter().find(|(other, _)| other == url);
-        if let Some(engine) = same.and_then(|(_, engine)| engine.upgrade()) {
-            return Ok(Self(engine));
-        }
-        let engine = Self::new(&config)?;
-        known.push((url.to_owned(), Arc::downgrade(&engine.0)));
-        Ok(engine)
+        static KNOWN: Shelf<ZooKeeper> = Shelf::new();
+        KNOWN.get(url, || Self::new(&Config::from_url(url)?))
     }
 
     /// The engine for settings of your own.
@@ -85,6 +75,18 @@ impl ZooKeeper {
     /// `Unavailable` if no thread can be had for it. Nothing is connected to yet.
     pub fn new(config: &Config) -> Result<Self> {
         Ok(Self(Arc::new(Inner::new(Base::new(config.clone())?))))
+    }
+}
+
+impl Shelved for ZooKeeper {
+    type Inner = Inner;
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
+    fn of(inner: Arc<Inner>) -> Self {
+        Self(inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Claims that are on their way to the database.
+//! Claims that are on their way to a store.
 
 use std::{
     collections::HashMap,
@@ -8,14 +8,14 @@ use std::{
 use bramah_core::ClaimId;
 use tokio::sync::oneshot;
 
-/// Which claims are being entered. Each call goes over whichever connection is free, so a withdrawal could overtake its claim
-/// and leave a ghost: it waits here until the claim has arrived.
+/// Which claims are being entered. Calls go over several connections, or a claim takes several of them, so a withdrawal could
+/// overtake its claim and leave a ghost: it waits here until the claim has arrived.
 #[derive(Debug, Default)]
-pub(crate) struct Flights(Mutex<HashMap<ClaimId, Vec<oneshot::Receiver<()>>>>);
+pub struct Flights(Mutex<HashMap<ClaimId, Vec<oneshot::Receiver<()>>>>);
 
 /// A claim under way; over when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub struct Flight {
     flights: Arc<Flights>,
     id: ClaimId,
     landed: Option<oneshot::Sender<()>>,
@@ -41,14 +41,14 @@ impl Flights {
     }
 
     /// A claim sets out.
-    pub(crate) fn begin(self: &Arc<Self>, id: ClaimId) -> Flight {
+    pub fn begin(self: &Arc<Self>, id: ClaimId) -> Flight {
         let (landed, landing) = oneshot::channel();
         self.flights().entry(id).or_default().push(landing);
         Flight { flights: self.clone(), id, landed: Some(landed) }
     }
 
     /// Waits until everything of the claim has arrived that had set out before.
-    pub(crate) fn landing(&self, id: ClaimId) -> impl Future<Output = ()> + Send + use<> {
+    pub fn landing(&self, id: ClaimId) -> impl Future<Output = ()> + Send + use<> {
         let landings = self.flights().remove(&id).unwrap_or_default();
         async move {
             for landing in landings {

@@ -1,0 +1,110 @@
+//! Where the work with a store is done.
+
+use std::{
+    future::Future,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use bramah_core::{Error, ErrorKind, Reply, Result, Wake, Woken};
+use tokio::{
+    runtime::{Builder, EnterGuard, Handle},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// A thread with a runtime of its own, one for each kind of store in a process. Connections belong to the runtime that they were
+/// made on, and callers' runtimes come and go; what nobody waits for any more has to be read to its end, for it may still be carried
+/// out; and a caller's thread that is busy must not hold up a renewal.
+#[derive(Clone, Debug)]
+pub struct Office {
+    of: &'static str,
+    runtime: Handle,
+}
+
+impl Office {
+    /// The office of this process for a kind of store: `etcd`, say.
+    ///
+    /// # Errors
+    /// `Unavailable` if no thread can be had.
+    pub fn open(of: &'static str) -> Result<Self> {
+        static OFFICES: Mutex<Vec<Office>> = Mutex::new(Vec::new());
+        let mut offices = OFFICES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(office) = offices.iter().find(|office| office.of == of) {
+            return Ok(office.clone());
+        }
+        let start = || {
+            let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+            let handle = runtime.handle().clone();
+            let run = move || runtime.block_on(std::future::pending::<()>());
+            std::thread::Builder::new().name(format!("bramah-{of}")).spawn(run).ok()?;
+            Some(Self { of, runtime: handle })
+        };
+        let office = start().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("{of}: no thread could be started for its connections"),
+            )
+        })?;
+        offices.push(office.clone());
+        Ok(office)
+    }
+
+    /// Has it done there, whether or not the answer is waited for.
+    pub fn run<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T> {
+        let (task, of) = (self.runtime.spawn(work), self.of);
+        Reply::later(async move { task.await.unwrap_or_else(|_| Err(ended(of))) })
+    }
+
+    /// Has it done there to its end. Who waits for the answer does so for `patience` and hears `silence` then.
+    pub fn run_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        silence: impl FnOnce() -> Result<T> + Send + 'static,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Reply<T> {
+        let (task, of) = (self.runtime.spawn(work), self.of);
+        // The wait is there too: who polls the reply may have no timers.
+        self.run(async move {
+            match timeout(patience, task).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err(ended(of)),
+                Err(_) => silence(),
+            }
+        })
+    }
+
+    /// Has it done there beside everything else.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.runtime.spawn(work));
+    }
+
+    /// A wake that fires when `event` has come, which is not waited for any more when the wake is dropped.
+    pub fn wake(&self, event: impl Future<Output = ()> + Send + 'static) -> Wake {
+        let waiting = Waiting(self.runtime.spawn(event));
+        Wake::from_future(async move {
+            let mut waiting = waiting;
+            let _ = (&mut waiting.0).await;
+            Woken::Ask
+        })
+    }
+
+    /// The runtime there: for what needs one to be made.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        self.runtime.enter()
+    }
+}
+
+/// A task that ends with whoever waits for it.
+struct Waiting(JoinHandle<()>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn ended(of: &str) -> Error {
+    let text = format!("{of}: the thread of its connections has ended; is the process ending?");
+    Error::new(ErrorKind::Unavailable, text)
+}
