@@ -23,15 +23,16 @@ cases! { "permits":
 }
 
 async fn so_many_hold_and_no_more(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session().await?, bench.session().await?);
+    // One claim each: a store may have one seat for a session.
+    let (a, b, c) = (bench.session().await?, bench.session().await?, bench.session().await?);
     let name = bench.name("x");
-    let (one, two) = (a.semaphore(&name, 3)?, b.semaphore(&name, 3)?);
-    let heavy = one.permits(2).lock().await?;
-    let light = got(two.permits(1).try_lock().await)?;
-    ensure!(two.permits(1).try_lock().await?.is_none(), "four permits of three");
+    let heavy = a.semaphore(&name, 3)?.permits(2).lock().await?;
+    let light = got(b.semaphore(&name, 3)?.permits(1).try_lock().await)?;
+    let more = c.semaphore(&name, 3)?;
+    ensure!(more.permits(1).try_lock().await?.is_none(), "four permits of three");
     heavy.release().await;
-    ensure!(two.permits(3).try_lock().await?.is_none(), "four permits of three");
-    drop(got(two.permits(2).try_lock().await)?);
+    ensure!(more.permits(3).try_lock().await?.is_none(), "four permits of three");
+    drop(got(more.permits(2).try_lock().await)?);
     drop(light);
     Ok(())
 }
@@ -66,9 +67,10 @@ async fn weights_never_exceed_the_capacity(bench: Bench) -> Outcome {
 
 async fn a_big_claim_is_not_starved_by_small_ones(bench: Bench) -> Outcome {
     let (a, b, c) = (bench.session().await?, bench.session().await?, bench.session().await?);
+    let small = bench.session().await?;
     let name = bench.name("x");
-    let small = a.semaphore(&name, 3)?;
-    let (first, second) = (small.permits(1).lock().await?, small.permits(1).lock().await?);
+    let first = a.semaphore(&name, 3)?.permits(1).lock().await?;
+    let second = small.semaphore(&name, 3)?.permits(1).lock().await?;
     let all = b.semaphore(&name, 3)?.permits(3);
     let big = tokio::spawn(async move { all.lock().await });
     bench.waiting(&name, 1).await?;

@@ -10,8 +10,8 @@ fn main() -> std::process::ExitCode {
         flavor: Flavor::Etcd35,
         members: 1,
         abreast: 6,
+        flags: &[],
         // One member is never deposed, so no margin is needed.
         options: "?margin=0s",
-        without: &[],
     })
 }

@@ -4,20 +4,10 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use bramah_conformance::{CHILD, Later, REPEAT, Suite, Target};
+use bramah_conformance::{CHILD, Later, Suite, Target};
 use bramah_core::{Engine, Error, ErrorKind, Result};
 use bramah_etcd::Etcd;
 use bramah_lab::{Etcd as Server, servers::Flavor};
-
-/// Cases that no engine with one seat can meet as they are written, and why.
-const ONE_SEAT: [(&str, &str); 3] = [
-    ("permits::so_many_hold_and_no_more", "one session has two claims on one name there"),
-    ("permits::a_big_claim_is_not_starved_by_small_ones", "one session has two claims on one name there"),
-    (
-        "peers::a_stale_guard_does_not_free_the_next_one",
-        "core announces a loss a moment before it opens its gate, and a try in between is busy",
-    ),
-];
 
 /// What is run.
 pub(crate) struct Plan {
@@ -26,19 +16,19 @@ pub(crate) struct Plan {
     pub(crate) members: usize,
     /// How many cases side by side.
     pub(crate) abreast: usize,
+    /// What its members are told.
+    pub(crate) flags: &'static [(&'static str, &'static str)],
     /// Of the url.
     pub(crate) options: &'static str,
-    /// Cases that are left out besides, and why.
-    pub(crate) without: &'static [(&'static str, &'static str)],
 }
 
 /// Runs the suite over members of its own.
 pub(crate) fn run(plan: &Plan) -> ExitCode {
-    let &Plan { name, flavor, members, abreast, options, without } = plan;
+    let &Plan { name, flavor, members, abreast, flags, options } = plan;
     // A child is told the address of what its parent started.
     let server = match std::env::var_os(CHILD).is_some() {
         true => Ok(None),
-        false => Server::start(flavor, members).map(Arc::new).map(Some),
+        false => Server::with(flavor, members, flags).map(Arc::new).map(Some),
     };
     let server = match server {
         Ok(server) => server,
@@ -61,39 +51,13 @@ pub(crate) fn run(plan: &Plan) -> ExitCode {
         };
         Box::pin(async { Ok(target) })
     };
-    let suite = Suite::new(name, setup).children(connect).abreast(abreast);
-    let done = match std::env::var_os(CHILD).is_some() {
-        true => return suite.main(),
-        false => judge(&suite, without),
-    };
+    let done = Suite::new(name, setup).children(connect).abreast(abreast).main();
     match looked_at.map_or(Ok(()), |server| leftovers(&server)) {
         Err(why) => {
             eprintln!("FAILED: {why}");
             ExitCode::FAILURE
         }
         Ok(()) => done,
-    }
-}
-
-/// Runs the cases that the command line names, all of them if it names none, without those that are known to fail.
-fn judge(suite: &Suite, without: &[(&str, &str)]) -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_named = |case: &str| words.is_empty() || words.iter().any(|word| case.contains(word.as_str()));
-    let left_out: Vec<_> = ONE_SEAT.iter().chain(without).filter(|(case, _)| is_named(case)).collect();
-    for (case, why) in &left_out {
-        println!("left out {case}: {why}");
-    }
-    let is_chosen = |case: &str| is_named(case) && !left_out.iter().any(|(name, _)| *name == case);
-    let repeat = std::env::var(REPEAT).ok().and_then(|times| times.parse().ok()).unwrap_or(1);
-    match suite.run(is_chosen, repeat) {
-        Ok(tally) => {
-            println!("{tally}");
-            if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            eprintln!("{suite:?} cannot run: {error}");
-            ExitCode::FAILURE
-        }
     }
 }
 
