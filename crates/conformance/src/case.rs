@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location};
 
 use bramah_core::{
-    Capacities, Error, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking,
+    Asking, Capacities, Error, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking,
 };
 
 use crate::{Later, Target, bench::Bench};
@@ -54,6 +54,8 @@ pub enum Need {
     Restart,
     /// Claims that outlive their process.
     Leaving,
+    /// Holders that can be asked to let go.
+    Asking,
 }
 
 /// How a case went.
@@ -135,6 +137,7 @@ impl Need {
             Self::StoredLeases => {
                 (profile.lease == Leasing::Stored, "the profile has no leases that the store ends")
             }
+            Self::Asking => (profile.asking == Asking::Passed, "the store passes no wishes on"),
             Self::KeptLeases => {
                 (profile.lease == Leasing::Kept, "the profile has leases that the store ends")
             }

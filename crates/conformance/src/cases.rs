@@ -1,5 +1,6 @@
 //! The cases, by group.
 
+mod asking;
 mod cancellation;
 mod exclusive;
 mod fence;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
         laws::cases(),
         liveness::cases(),
         loss::cases(),
+        asking::cases(),
         cancellation::cases(),
         wake::cases(),
         lease::cases(),

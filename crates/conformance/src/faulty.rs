@@ -185,6 +185,10 @@ impl Engine for Faulty {
         self.send(move |engine| engine.withdraw(claim.clone(), exit.clone()))
     }
 
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.send(move |engine| engine.ask(claim.clone()))
+    }
+
     fn close(&self, session: SessionId) -> Reply<()> {
         self.send(move |engine| engine.close(session))
     }

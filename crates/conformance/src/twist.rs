@@ -53,6 +53,11 @@ pub trait Twist: Debug + Send + Sync + 'static {
         inner.withdraw(claim, exit)
     }
 
+    /// As [`Engine::ask`].
+    fn ask(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>) -> Reply<()> {
+        inner.ask(claim)
+    }
+
     /// As [`Engine::close`].
     fn close(&self, inner: &Arc<dyn Engine>, session: SessionId) -> Reply<()> {
         inner.close(session)
@@ -103,6 +108,10 @@ impl<T: Twist> Engine for Twisted<T> {
 
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         self.twist.withdraw(&self.inner, claim, exit)
+    }
+
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.twist.ask(&self.inner, claim)
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

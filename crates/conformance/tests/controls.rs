@@ -119,6 +119,9 @@ const CONTROLS: &[(Wrong, &[&str])] = &[
     (Wrong::ShowsItBackwards, &["survey::holders_and_waiters_are_shown_in_order"]),
     (Wrong::ScopesByText, &["survey::a_scope_goes_by_segments"]),
     (Wrong::SurveysDoNotWake, &["survey::every_change_fires_the_wake"]),
+    (Wrong::WishesAreLost, &["asking::a_wish_is_passed_on_or_refused"]),
+    (Wrong::WishesEndHolds, &["asking::a_wish_is_passed_on_or_refused"]),
+    (Wrong::WishesReachEverybody, &["asking::nobody_else_is_asked"]),
 ];
 
 fn target(wrong: Option<Wrong>) -> Target {

@@ -108,6 +108,9 @@ mod controls {
                 _ => self.inner.withdraw(claim, exit),
             }
         }
+        fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+            self.inner.ask(claim)
+        }
         fn close(&self, session: SessionId) -> Reply<()> {
             self.inner.close(session)
         }

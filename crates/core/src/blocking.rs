@@ -390,6 +390,11 @@ impl Guard {
         self.worker.run(async { tokio::time::timeout(wait, self.guard.lost()).await.is_ok() })
     }
 
+    /// As [`crate::Guard::is_asked`].
+    pub fn is_asked(&self) -> bool {
+        self.guard.is_asked()
+    }
+
     /// As [`crate::Guard::release`].
     pub fn release(self) -> Release {
         let Self { guard, worker } = self;

@@ -212,6 +212,15 @@ impl Claim {
         Self { again: true, ..self.clone() }
     }
 
+    /// The error for a holder that cannot be asked to let go.
+    pub fn unaskable(&self) -> Error {
+        let text = format!(
+            "{}: this store passes no wishes on to who holds a lock; wait for it, or break the hold",
+            self.name
+        );
+        Error::new(ErrorKind::Unsupported, text)
+    }
+
     /// The error for a line in use with another capacity.
     pub fn conflict(&self, in_use: u32) -> Error {
         let word = |capacity: u32| match capacity {

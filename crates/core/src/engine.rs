@@ -25,7 +25,7 @@ use std::{
 
 use crate::{About, Alarm, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
 
-/// A store that locks can live in. Eight methods, all required, object-safe: a wrapper cannot forget one.
+/// A store that locks can live in. Nine methods, all required, object-safe: a wrapper cannot forget one.
 ///
 /// # Futures
 /// A [`Reply`] is `'static` and may be polled on another runtime than the one it was made on. Making one must not
@@ -54,6 +54,10 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Leaves, held or waiting. An absent claim is success. A claim that may still be on its way to the store is
     /// withdrawn behind it on the same connection.
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()>;
+
+    /// Asks the process behind a claim to let go: it hears of it by its [`Alarm`], and decides. Nothing changes in the line. An absent
+    /// claim is success; where the profile says [`Never`](crate::Asking::Never) it is [refused](Claim::unaskable).
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()>;
 
     /// Forgets the session. Core has withdrawn everything before.
     fn close(&self, session: SessionId) -> Reply<()>;

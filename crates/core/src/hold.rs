@@ -119,6 +119,20 @@ impl Guard {
         self.hold.seat.ended().await;
     }
 
+    /// Whether somebody has [asked](crate::Session::ask) for it. It is held nevertheless.
+    pub fn is_asked(&self) -> bool {
+        self.hold.seat.is_asked()
+    }
+
+    /// Ends when somebody has [asked](crate::Session::ask) this holder to let go. That is a wish and no more: it is held until it is
+    /// released. On stores that pass no wishes on ([`Asking::Never`](crate::Asking::Never)) this never ends.
+    ///
+    /// # Cancel safety
+    /// It can be dropped and awaited again.
+    pub async fn asked(&self) {
+        self.hold.seat.asked().await;
+    }
+
     /// Runs `work` while the lock is held, and drops it when the lock is lost.
     ///
     /// # Errors

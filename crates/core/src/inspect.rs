@@ -75,6 +75,23 @@ impl Session {
         Ok(true)
     }
 
+    /// Asks somebody to let go of a lock, where the store [passes that on](crate::Asking): its [`Guard::asked`](crate::Guard::asked) ends.
+    /// Whether it holds the lock, and so was asked. It may go on holding it; [`break_hold`](Session::break_hold) does not ask.
+    ///
+    /// # Errors
+    /// `Unsupported` on a store that passes nothing on, and what the engine says.
+    ///
+    /// # Cancel safety
+    /// What was sent is finished when this is dropped.
+    pub async fn ask(&self, name: &Name, tag: Tag) -> Result<bool> {
+        let Some(line) = self.inspect(name).await? else { return Ok(false) };
+        let held = line.holders().find(|place| place.claim.id.tag() == tag);
+        let Some(claim) = held.map(|place| place.claim.clone()) else { return Ok(false) };
+        let core = &self.0.core;
+        core.whole(core.engine.ask(claim)).await?;
+        Ok(true)
+    }
+
     /// Refuses a face that the store does not promise.
     pub(crate) fn require(&self, modes: Modes, name: &Name, what: &str) -> Result<()> {
         let offered = self.profile().modes;

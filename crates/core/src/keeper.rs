@@ -26,6 +26,7 @@ use tracing::{debug, warn};
 
 use crate::{
     Alarm, ClaimId, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
+    alarm::News,
     core::{Core, Flight, Gone},
     parting::{Parting, part, settle, within},
     seat::{Phase, Seat},
@@ -106,9 +107,12 @@ impl Keeper {
     /// What an engine rings. It does not keep the keeper alive.
     pub(crate) fn alarm(&self) -> Alarm {
         let link = Arc::downgrade(&self.0);
-        Alarm::new(move |id| {
+        Alarm::new(move |id, news| {
             if let Some(link) = link.upgrade() {
-                Self(link).send(Order::Look(id));
+                Self(link).send(match news {
+                    News::Look => Order::Look(id),
+                    News::Asked => Order::Ask(id),
+                });
             }
         })
     }
@@ -148,6 +152,8 @@ pub(crate) enum Order {
     ArmPlaces(SessionId),
     /// The store may have lost a claim: it is asked about now.
     Look(ClaimId),
+    /// Its holder is asked to let go.
+    Ask(ClaimId),
     /// A claim is to leave.
     Part(Parting),
     /// A call whose caller has gone away.
@@ -264,6 +270,12 @@ impl Shift {
                 let Self { kept, jobs, .. } = self;
                 if let Some(kept) = kept.get_mut(&id.session) {
                     kept.look(now, id, jobs);
+                }
+            }
+            Order::Ask(id) => {
+                let seat = self.kept.get(&id.session).and_then(|kept| kept.seat(id));
+                if let Some(seat) = seat {
+                    seat.ask();
                 }
             }
             Order::Part(parting) => {

@@ -70,7 +70,9 @@ pub use multi::{All, Guards, all};
 pub use mutex::Mutex;
 pub use name::Name;
 pub use owner::{Owned, Owner};
-pub use profile::{Capacities, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking};
+pub use profile::{
+    Asking, Capacities, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking,
+};
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Closed, Session, SessionBuilder};

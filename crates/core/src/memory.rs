@@ -19,9 +19,9 @@ use std::{
 };
 
 use crate::{
-    About, Alarm, Bell, Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness, Look,
-    Modes, Moment, Name, Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing, Strays,
-    Survey, Wake, Waking, Woken, fence::Mint,
+    About, Alarm, Asking, Bell, Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, LineView, Liveness,
+    Look, Modes, Moment, Name, Opening, Order, Profile, Renewal, Reply, Scope, Seats, SessionId, Standing,
+    Strays, Survey, Wake, Waking, Woken, fence::Mint,
 };
 use lane::{Lane, Terms};
 
@@ -107,6 +107,7 @@ impl Engine for Memory {
             lease: Leasing::Stored,
             capacity: Capacities::Claimed,
             strays: Strays::Listed,
+            asking: Asking::Passed,
         }
     }
 
@@ -175,9 +176,13 @@ impl Engine for Memory {
         }
         store.changed(&claim.name);
         if let Exit::Broken(_) = exit {
-            let alarm = lock(&store.sessions).get(&claim.id.session).map(|(_, alarm)| alarm.clone());
-            alarm.unwrap_or_default().ring(claim.id);
+            store.alarm(claim.id.session).ring(claim.id);
         }
+        Reply::now(Ok(()))
+    }
+
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.0.alarm(claim.id.session).ask(claim.id);
         Reply::now(Ok(()))
     }
 
@@ -215,6 +220,10 @@ impl Store {
         // Which shard a name is in has no meaning: the remainder of a 64-bit hash.
         let index = self.hasher.hash_one(name) % SHARDS as u64;
         lock(&self.shards[usize::try_from(index).unwrap_or(0)])
+    }
+
+    fn alarm(&self, session: SessionId) -> Alarm {
+        lock(&self.sessions).get(&session).map(|(_, alarm)| alarm.clone()).unwrap_or_default()
     }
 
     fn terms(&self) -> Terms<'_> {

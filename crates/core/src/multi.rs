@@ -137,12 +137,15 @@ impl Guards {
     /// # Cancel safety
     /// It can be dropped and awaited again.
     pub async fn lost(&self) {
-        let mut each: Vec<_> = self.guards.iter().map(|guard| Box::pin(guard.lost())).collect();
-        std::future::poll_fn(|cx| {
-            let any = each.iter_mut().any(|lost| lost.as_mut().poll(cx).is_ready());
-            if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
+        any(self.guards.iter().map(Guard::lost)).await;
+    }
+
+    /// Ends when somebody has asked for any of them. As [`Guard::asked`].
+    ///
+    /// # Cancel safety
+    /// It can be dropped and awaited again.
+    pub async fn asked(&self) {
+        any(self.guards.iter().map(Guard::asked)).await;
     }
 
     /// Runs `work` while all are held, and drops it when one is lost.
@@ -169,6 +172,16 @@ impl Guards {
         outcomes.reverse();
         outcomes
     }
+}
+
+/// Ends with the first of them.
+async fn any(each: impl Iterator<Item = impl Future<Output = ()>>) {
+    let mut each: Vec<_> = each.map(Box::pin).collect();
+    std::future::poll_fn(|cx| {
+        let any = each.iter_mut().any(|one| one.as_mut().poll(cx).is_ready());
+        if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
 }
 
 impl Drop for Guards {

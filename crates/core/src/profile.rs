@@ -1,6 +1,6 @@
 //! What a store promises.
 
-/// What an engine promises, in eight small words. What it does not promise is refused by name when a face is built.
+/// What an engine promises, in a few small words. What it does not promise is refused by name when a face is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Which weights the line takes.
@@ -21,6 +21,8 @@ pub struct Profile {
     pub lease: Leasing,
     /// Whether `renew` finds claims that the process does not know of.
     pub strays: Strays,
+    /// Whether a holder can be asked to let go.
+    pub asking: Asking,
 }
 
 /// Which kinds of claim a store takes; each includes those before it.
@@ -110,4 +112,13 @@ pub enum Strays {
     Listed,
     /// No: a ghost lives for its ttl at the most.
     Unlisted,
+}
+
+/// Whether a holder can be asked to let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Yes: the store passes it on.
+    Passed,
+    /// No: its hold can be broken, and that is all.
+    Never,
 }

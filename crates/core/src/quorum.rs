@@ -294,6 +294,10 @@ impl Engine for Quorum {
         Reply::later(async move { inner.withdraw(claim, exit).await })
     }
 
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        Reply::now(Err(claim.unaskable()))
+    }
+
     fn close(&self, session: SessionId) -> Reply<()> {
         let inner = self.0.clone();
         Reply::later(async move {

@@ -25,6 +25,8 @@ pub(crate) struct Seat {
     lease_ns: AtomicU64,
     /// Whether the store has confirmed the hold to us. One that was pushed is kept no longer than its place was.
     proven: AtomicBool,
+    /// Whether somebody has asked for it.
+    asked: AtomicBool,
     /// Until when a message that entered it, and was not answered, may still arrive: also after it has left.
     doubt_until_ns: AtomicU64,
     signal: Notify,
@@ -57,6 +59,7 @@ impl Seat {
             deadline_ns: AtomicU64::new(0),
             lease_ns: AtomicU64::new(u64::MAX),
             proven: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
             signal: Notify::new(),
             pass: Mutex::new(pass),
@@ -222,14 +225,33 @@ impl Seat {
         self.phase() == Phase::Held && !self.lapse(clock.now())
     }
 
+    /// Somebody asks for it.
+    pub(crate) fn ask(&self) {
+        self.asked.store(true, Ordering::Release);
+        self.signal.notify_waiters();
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
     /// Ends when it is lost or gone.
     pub(crate) async fn ended(&self) {
+        self.until(|| self.phase() >= Phase::Lost).await;
+    }
+
+    /// Ends when somebody has asked for it.
+    pub(crate) async fn asked(&self) {
+        self.until(|| self.is_asked()).await;
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
         loop {
             let told = self.signal.notified();
             tokio::pin!(told);
-            // Registered before the phase is read: a change in between is not missed.
+            // Registered before it is looked: a change in between is not missed.
             told.as_mut().enable();
-            if self.phase() >= Phase::Lost {
+            if is_so() {
                 return;
             }
             told.await;

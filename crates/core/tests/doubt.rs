@@ -48,6 +48,9 @@ impl Engine for Late {
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         self.0.withdraw(claim, exit)
     }
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.0.ask(claim)
+    }
     fn close(&self, session: SessionId) -> Reply<()> {
         self.0.close(session)
     }
@@ -117,6 +120,9 @@ impl Engine for Overtaken {
     }
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         self.0.withdraw(claim, exit)
+    }
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.0.ask(claim)
     }
     fn close(&self, session: SessionId) -> Reply<()> {
         self.0.close(session)

@@ -48,6 +48,9 @@ impl Engine for Panics {
         let inner = self.inner.clone();
         self.or_panic(Reply::later(async move { inner.withdraw(claim, exit).await }))
     }
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.inner.ask(claim)
+    }
     fn close(&self, session: SessionId) -> Reply<()> {
         self.inner.close(session)
     }

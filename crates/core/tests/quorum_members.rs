@@ -112,6 +112,10 @@ impl Engine for Node {
         self.reply(|store| store.withdraw(claim, exit))
     }
 
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.reply(|store| store.ask(claim))
+    }
+
     fn close(&self, session: SessionId) -> Reply<()> {
         self.reply(|store| store.close(session))
     }

@@ -58,6 +58,9 @@ impl Engine for Slow {
         let slower = Self { delay: self.delay * 4, ..self.clone() };
         slower.later(|inner| inner.withdraw(claim, exit))
     }
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.inner.ask(claim)
+    }
     fn close(&self, session: SessionId) -> Reply<()> {
         self.later(move |inner| inner.close(session))
     }

@@ -237,6 +237,10 @@ impl Engine for Node {
         self.ask(|state| state.store.withdraw(claim, exit))
     }
 
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.ask(|state| state.store.ask(claim))
+    }
+
     fn close(&self, session: SessionId) -> Reply<()> {
         self.ask(|state| state.store.close(session))
     }

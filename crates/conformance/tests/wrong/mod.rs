@@ -54,6 +54,9 @@ pub(crate) enum Wrong {
     ShowsItBackwards,
     ScopesByText,
     SurveysDoNotWake,
+    WishesAreLost,
+    WishesEndHolds,
+    WishesReachEverybody,
 }
 
 impl Wrong {
@@ -237,6 +240,21 @@ impl Twist for Mistaken {
                 inner.withdraw(target, exit)
             }
             _ => inner.withdraw(claim, exit),
+        }
+    }
+
+    fn ask(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>) -> Reply<()> {
+        match self.wrong {
+            Wrong::WishesAreLost => Reply::now(Ok(())),
+            Wrong::WishesEndHolds => inner.withdraw(claim, Exit::Own),
+            Wrong::WishesReachEverybody => {
+                let seen = self.seen.lock().unwrap().clone();
+                for other in seen.into_iter().filter(|other| other.name == claim.name) {
+                    now(inner.ask(other)).unwrap();
+                }
+                Reply::now(Ok(()))
+            }
+            _ => inner.ask(claim),
         }
     }
 

@@ -70,10 +70,13 @@ impl Kept {
         }
     }
 
+    pub(super) fn seat(&self, id: ClaimId) -> Option<Arc<Seat>> {
+        self.core.seats().iter().map(|(_, seat)| seat).find(|seat| seat.id == id).cloned()
+    }
+
     /// Renews one claim out of turn.
     pub(super) fn look(&mut self, now: Moment, id: ClaimId, jobs: &mut JoinSet<Done>) {
-        let seat = self.core.seats().iter().map(|(_, seat)| seat).find(|seat| seat.id == id).cloned();
-        let Some(seat) = seat else { return };
+        let Some(seat) = self.seat(id) else { return };
         let phase = seat.phase();
         if matches!(phase, Phase::Waiting | Phase::Held) {
             let claims: Arc<[Arc<Claim>]> = [seat.claim()].into();

@@ -7,8 +7,8 @@ use std::{
 
 use super::{Flights, Inner, Member, Quorum, Share, Silence};
 use crate::{
-    Capacities, Clock, Error, ErrorKind, Fencing, Leasing, Liveness, Modes, Order, Profile, Result, Seats,
-    Strays, Waking,
+    Asking, Capacities, Clock, Error, ErrorKind, Fencing, Leasing, Liveness, Modes, Order, Profile, Result,
+    Seats, Strays, Waking,
 };
 
 /// How a [`Quorum`] is made.
@@ -87,6 +87,7 @@ impl Builder {
             order: Order::Unordered,
             fence: if fenced { profile.fence } else { Fencing::None },
             strays: Strays::Unlisted,
+            asking: Asking::Never,
             capacity: Capacities::Claimed,
             seats: Seats::Many,
             ..profile

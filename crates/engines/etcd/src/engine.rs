@@ -9,8 +9,8 @@ use std::{
 };
 
 use bramah_core::{
-    Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile,
-    Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
+    Asking, Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order,
+    Profile, Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
 use bramah_remote::{Flights, Office};
 
@@ -67,6 +67,7 @@ impl Engine for Etcd {
             seats: Seats::One,
             lease: Leasing::Kept,
             strays: Strays::Listed,
+            asking: Asking::Never,
         }
     }
 
@@ -97,6 +98,10 @@ impl Engine for Etcd {
             landing.await;
             inner.withdraw(&claim, &exit).await
         })
+    }
+
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        Reply::now(Err(claim.unaskable()))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

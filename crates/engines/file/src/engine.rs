@@ -3,8 +3,8 @@
 use std::{fmt, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
-    Capacities, Claim, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order, Profile,
-    Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
+    Asking, Capacities, Claim, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order,
+    Profile, Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
 
 use crate::{claim, renew, store::Store, survey, turn, withdraw};
@@ -49,6 +49,7 @@ impl Engine for File {
             lease: Leasing::Kept,
             capacity: Capacities::Claimed,
             strays: Strays::Listed,
+            asking: Asking::Never,
         }
     }
 
@@ -71,6 +72,10 @@ impl Engine for File {
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         let name = claim.name.clone();
         turn::attempt(&self.store, &name, move |store| withdraw::withdraw(store, &claim, &exit))
+    }
+
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        Reply::now(Err(claim.unaskable()))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bramah_core::{
-    Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name,
-    Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
+    Asking, Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes,
+    Name, Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
     Answer, Base, Break, Desk, Footing, Manners, Mode, Reader, Renewed, Seen, Wakes, whole_millis as millis,
@@ -84,6 +84,7 @@ impl Base for Database {
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
+            asking: Asking::Never,
         }
     }
 

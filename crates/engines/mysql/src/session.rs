@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    Capacities, Claim, Error, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name, Order, Profile, Result,
-    Scope, Seats, SessionId, Strays, Waking,
+    Asking, Capacities, Claim, Error, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name, Order, Profile,
+    Result, Scope, Seats, SessionId, Strays, Waking,
 };
 use bramah_relational::{
     Badge, Base, Break, Dialect, Manners, Meaning, Reader, Rolled, Seen, Taken, Terms, foreign, rows,
@@ -78,6 +78,7 @@ impl Dialect for Database {
             seats: Seats::One,
             lease: Leasing::Kept,
             strays: Strays::Listed,
+            asking: Asking::Never,
         }
     }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use bramah_core::{
-    Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name,
-    Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
+    Asking, Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes,
+    Name, Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
     Answer, Base, Break, Desk, Footing, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
@@ -97,6 +97,7 @@ impl Base for Database {
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
+            asking: Asking::Never,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    Capacities, Claim, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name, Order,
+    Asking, Capacities, Claim, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes, Name, Order,
     Profile, Result, Scope, Seats, SessionId, Strays, Waking, line::WHOLE,
 };
 use bramah_relational::{
@@ -65,6 +65,7 @@ impl Dialect for Database {
             seats: Seats::One,
             lease: Leasing::Kept,
             strays: Strays::Listed,
+            asking: Asking::Never,
         }
     }
 

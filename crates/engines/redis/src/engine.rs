@@ -120,6 +120,10 @@ impl Engine for Redis {
         Reply::later(async move { protocol.withdraw(claim, exit).await })
     }
 
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        Reply::now(Err(claim.unaskable()))
+    }
+
     fn close(&self, session: SessionId) -> Reply<()> {
         let protocol = self.0.clone();
         Reply::later(async move { protocol.close(session).await })

@@ -4,7 +4,7 @@ pub(crate) mod redisson;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Capacities, Fencing, Leasing, Liveness, Modes, Order, Seats, Strays, Waking};
+use bramah_core::{Asking, Capacities, Fencing, Leasing, Liveness, Modes, Order, Seats, Strays, Waking};
 use bramah_core::{Name, Profile, SessionId, Wait};
 use redis::Cmd;
 
@@ -160,6 +160,7 @@ impl Scheme {
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Unlisted,
+            asking: Asking::Never,
         }
     }
 

@@ -304,6 +304,10 @@ impl<D: Dialect> Engine for Pinned<D> {
         self.0.office.run(async move { inner.withdraw(claim, exit, landing).await })
     }
 
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        Reply::now(Err(claim.unaskable()))
+    }
+
     fn close(&self, session: SessionId) -> Reply<()> {
         let inner = self.0.clone();
         self.0.office.run(async move {

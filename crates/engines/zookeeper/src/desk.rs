@@ -8,8 +8,8 @@ use zookeeper_client::{Client, CreateMode, Error as Said};
 
 use crate::{
     base::{Base, or_none},
-    names::{self, Kid, LEASES, LOCKS},
-    record,
+    names::{self, Kid, LEASES, LOCKS, Mark},
+    record::{self, REVOKE},
 };
 
 /// How long ZooKeeper keeps the session. Nothing hangs from it.
@@ -22,6 +22,15 @@ const TRIES: usize = 16;
 pub(crate) struct Desk {
     pub(crate) base: Arc<Base>,
     client: Mutex<Option<Client>>,
+}
+
+/// Whose node it is.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// One of Bramah's.
+    Ours,
+    /// Another program's, of this kind.
+    Theirs(Mark),
 }
 
 impl Desk {
@@ -46,7 +55,7 @@ impl Desk {
         let client = self.client().await?;
         client.sync(self.base.root()).await.map_err(because)?;
         let mut is_done = false;
-        for path in self.nodes_of(&client, claim).await.map_err(because)? {
+        for (path, _) in self.nodes_of(&client, claim).await.map_err(because)? {
             is_done |= self.delete(&client, claim, &path).await?;
         }
         if is_done {
@@ -55,8 +64,22 @@ impl Desk {
         Ok(())
     }
 
+    /// Asks whoever has a claim to let go, as Curator does: its holder watches its node.
+    pub(crate) async fn ask(&self, claim: &Claim) -> Result<()> {
+        let because = |said: Said| self.base.explain(claim.name.as_str(), &said);
+        let client = self.client().await?;
+        client.sync(self.base.root()).await.map_err(because)?;
+        for (path, whose) in self.nodes_of(&client, claim).await.map_err(because)? {
+            if let Whose::Theirs(Mark::Lease | Mark::Latch) = whose {
+                return Err(deaf(claim));
+            }
+            or_none(client.set_data(&path, REVOKE, None).await.map(Some)).map_err(because)?;
+        }
+        Ok(())
+    }
+
     /// The nodes of a claim, of ours or of another program.
-    async fn nodes_of(&self, client: &Client, claim: &Claim) -> Result<Vec<String>, Said> {
+    async fn nodes_of(&self, client: &Client, claim: &Claim) -> Result<Vec<(String, Whose)>, Said> {
         let folder = self.base.folder(&claim.name);
         let folders = [folder.clone(), format!("{folder}/{LOCKS}"), format!("{folder}/{LEASES}")];
         let listed: Vec<_> = folders.iter().map(|folder| client.list_children(folder)).collect();
@@ -65,8 +88,14 @@ impl Desk {
         let mut nodes = Vec::new();
         for (folder, children) in folders.iter().zip(listed) {
             let kids = names::kids(&or_none(children.await)?, |_| true);
-            let own = kids.into_iter().filter(|kid| kid.is_of(&ours) || is_theirs(kid));
-            nodes.extend(own.map(|kid| format!("{folder}/{}", kid.node)));
+            nodes.extend(kids.into_iter().filter_map(|kid| {
+                let whose = match &kid {
+                    kid if kid.is_of(&ours) => Whose::Ours,
+                    kid if is_theirs(kid) => Whose::Theirs(kid.mark),
+                    _ => return None,
+                };
+                Some((format!("{folder}/{}", kid.node), whose))
+            }));
         }
         Ok(nodes)
     }
@@ -104,4 +133,12 @@ impl Desk {
         }
         Ok(())
     }
+}
+
+fn deaf(claim: &Claim) -> Error {
+    let text = format!(
+        "{}: its holder is a semaphore or a LeaderLatch of another program, which hears no wishes; wait for it, or break the hold",
+        claim.name
+    );
+    Error::new(ErrorKind::Unsupported, text)
 }

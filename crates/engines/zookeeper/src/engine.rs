@@ -9,7 +9,7 @@ use std::{
 };
 
 use bramah_core::{
-    Capacities, Claim, Engine, Error, ErrorKind, Exit, Fencing, Keep, Leasing, Liveness, Look, Modes,
+    Asking, Capacities, Claim, Engine, Error, ErrorKind, Exit, Fencing, Keep, Leasing, Liveness, Look, Modes,
     Opening, Order, Profile, Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey,
     Waking,
 };
@@ -124,6 +124,7 @@ impl Engine for Locks {
             seats: Seats::Many,
             lease: Leasing::Kept,
             strays: Strays::Listed,
+            asking: Asking::Passed,
         }
     }
 
@@ -190,6 +191,13 @@ impl Engine for Locks {
                 Exit::Broken(cause) => inner.desk.evict(&claim, &cause).await,
             }
         })
+    }
+
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        let desk = self.0.desk.clone();
+        let patience = self.0.patience(claim.id.session);
+        let silence = self.0.silence(claim.name.to_string(), patience);
+        self.0.base.office.run_within(patience, silence, async move { desk.ask(&claim).await })
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

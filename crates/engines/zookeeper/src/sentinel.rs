@@ -31,8 +31,9 @@ pub(crate) fn watch(room: &Arc<Room>, entry: &Arc<Entry>, path: String) -> impl 
             match watched {
                 Ok((data, stat, watcher)) => {
                     if data == REVOKE {
-                        let (name, tag) = (&entry.claim().name, entry.claim().id.tag());
-                        tracing::warn!(%name, claim = %tag, "another program asks for this lock to be released");
+                        if let Some(room) = room.upgrade() {
+                            room.opening.alarm.ask(entry.claim().id);
+                        }
                         restore(&room, &entry, &path, stat.version).await;
                     }
                     drop(entry);

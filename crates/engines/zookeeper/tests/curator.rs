@@ -206,10 +206,37 @@ async fn a_wish_of_curators_revoker_is_no_loss_and_does_not_hide_who_holds() {
         }
     };
     soon("who holds", restored).await;
+    soon("the wish", guard.asked()).await;
     assert!(guard.confirm().await.unwrap());
     let line = b.inspect(&Name::new("x").unwrap()).await.unwrap().unwrap();
     assert_eq!((&*line.places[0].claim.note, line.places[0].claim.id.tag()), ("backup", guard.tag()));
     guard.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wish_of_ours_reaches_curators_listener() {
+    let Some((java, [a, _])) = scene("revoking", TTL).await else { return };
+    let name = Name::new("x").unwrap();
+    assert_eq!(java.ask("one", "mutex revocable /x").await, "revocable");
+    assert_eq!(java.ask("one", "mutex acquire /x 0").await, "true");
+    assert_eq!(java.ask("one", "mutex revoked /x 0").await, "false");
+    let line = a.inspect(&name).await.unwrap().unwrap();
+    assert!(a.ask(&name, line.places[0].claim.id.tag()).await.unwrap());
+    assert_eq!(java.ask("one", "mutex revoked /x 20000").await, "true");
+    assert!(a.mutex("x").unwrap().try_lock().await.unwrap().is_none(), "a wish and no more");
+    assert_eq!(java.ask("one", "mutex release /x").await, "released");
+    // Their semaphores and latches hear no wishes, and have words of their own in their nodes.
+    assert_eq!(java.ask("one", "semaphore acquire /pool 2 1 0").await, "true");
+    assert_eq!(java.ask("one", "latch start /leader ana").await, "started");
+    assert_eq!(java.ask("one", "latch await /leader 20000").await, "true");
+    for name in ["pool", "leader"] {
+        let name = Name::new(name).unwrap();
+        let line = a.inspect(&name).await.unwrap().unwrap();
+        let error = a.ask(&name, line.places[0].claim.id.tag()).await.unwrap_err();
+        assert_eq!(error.kind(), bramah_core::ErrorKind::Unsupported);
+    }
+    assert_eq!(java.ask("one", "latch leader /leader").await, "ana");
+    assert_eq!(java.ask("one", "latch close /leader").await, "closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

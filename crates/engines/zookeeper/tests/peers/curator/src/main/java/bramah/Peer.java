@@ -12,6 +12,7 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
@@ -37,6 +38,7 @@ public final class Peer {
     private final Map<String, InterProcessMutex> locks = new ConcurrentHashMap<>();
     private final Map<String, Deque<Lease>> leases = new ConcurrentHashMap<>();
     private final Map<String, LeaderLatch> latches = new ConcurrentHashMap<>();
+    private final Map<InterProcessMutex, CountDownLatch> revoked = new ConcurrentHashMap<>();
     private final Map<String, ExecutorService> executors = new HashMap<>();
 
     private Peer(CuratorFramework client) {
@@ -111,6 +113,13 @@ public final class Peer {
             case "release":
                 lock.release();
                 return "released";
+            case "revocable":
+                CountDownLatch wish = new CountDownLatch(1);
+                revoked.put(lock, wish);
+                lock.makeRevocable(asked -> wish.countDown());
+                return "revocable";
+            case "revoked":
+                return revoked.get(lock).await(Long.parseLong(args[0]), MILLISECONDS);
             case "participants":
                 return lock.getParticipantNodes().size();
             default:
