@@ -9,7 +9,9 @@ use clap::{
     Args as Flags, CommandFactory, FromArgMatches, Parser, Subcommand, builder::NonEmptyStringValueParser,
 };
 
-pub(crate) use flags::{About, Busy, IfDown, Mode, OnLost, Shell, Supervision, Talk, Ttl, signal_name};
+pub(crate) use flags::{
+    About, Busy, IfDown, Mode, OnLost, OnRevoke, Shell, Supervision, Talk, Ttl, signal_name,
+};
 
 use crate::{exit::Failure, span};
 
@@ -68,6 +70,8 @@ pub(crate) enum Verb {
     Wait(WaitFor),
     /// Print what happens to locks, a line of JSON each
     Watch(Watch),
+    /// Ask those who hold a lock to let go
+    Revoke(Revoke),
     /// End somebody else's hold, or put somebody out of the line
     Break(Break),
     /// Inside of a command run by bramah: is its lock still held, and for how long is that certain
@@ -226,6 +230,19 @@ pub(crate) struct WaitFor {
 pub(crate) struct Watch {
     /// Only this lock and those below it
     pub(crate) prefix: Option<String>,
+}
+
+#[derive(Debug, Flags)]
+#[command(after_help = words::REVOKE)]
+pub(crate) struct Revoke {
+    /// The lock, such as deploy/prod
+    pub(crate) name: String,
+    /// Which hold, as listed by show [default: everyone who holds it]
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Flags)]

@@ -183,6 +183,16 @@ pub(crate) struct Unlocked<'a> {
     pub(crate) released: bool,
 }
 
+/// Those who were asked to let go.
+#[derive(Debug, Serialize)]
+pub(crate) struct Revoking<'a> {
+    pub(crate) v: u32,
+    pub(crate) name: &'a str,
+    /// The ids of their holds.
+    pub(crate) asked: Vec<String>,
+    pub(crate) store: &'a str,
+}
+
 /// A hold or a place in line that was ended by force, unless there was none.
 #[derive(Debug, Serialize)]
 pub(crate) struct Breaking<'a> {

@@ -7,7 +7,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use bramah::{About, ClaimId, Name, Scope, Tag};
 
 use crate::{
-    args::{self, Args, IfDown, OnLost, Verb},
+    args::{self, Args, IfDown, OnLost, OnRevoke, Verb},
     env::Env,
     exit::{Exit, Failure},
     say::Status,
@@ -37,6 +37,7 @@ pub(crate) enum Task {
     Show { name: Name, form: Form },
     Wait { name: Name, patience: Patience, busy_code: u8, talk: Talk, inside: Vec<Tag> },
     Watch { scope: Scope },
+    Revoke { name: Name, tag: Option<Tag>, form: Form },
     Break { name: Name, tag: Tag, reason: String, owner: Option<String>, form: Form },
     Doctor { form: Form },
     Init { dry_run: bool },
@@ -61,6 +62,7 @@ pub(crate) struct Run {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) grace: Duration,
     pub(crate) on_lost: OnLost,
+    pub(crate) on_revoke: OnRevoke,
     pub(crate) max_run: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) if_down: IfDown,
@@ -179,6 +181,11 @@ impl Task {
                 Self::Wait { name, patience, busy_code, talk, inside }
             }
             Verb::Watch(watch) => Self::Watch { scope: settings.scope(watch.prefix.as_deref())? },
+            Verb::Revoke(args) => Self::Revoke {
+                name: settings.name(&args.name)?,
+                tag: args.id.map(|id| id.parse()).transpose()?,
+                form: form(args.json),
+            },
             Verb::Break(args) => Self::Break {
                 name: settings.name(&args.name)?,
                 tag: args.id.parse()?,
@@ -253,6 +260,7 @@ impl Run {
             arguments,
             grace: grace(supervision.grace.or(defaults.grace), want.ttl)?,
             on_lost: supervision.on_lost.or(defaults.on_lost).unwrap_or(ON_LOST),
+            on_revoke: supervision.on_revoke,
             max_run: supervision.max_run.or(defaults.max_run),
             min_hold: Duration::ZERO,
             if_down: IfDown::Fail,

@@ -70,6 +70,10 @@ pub(crate) struct Supervision {
     /// [default: the config file's, else term]
     #[arg(long, value_name = "WHAT")]
     pub(crate) on_lost: Option<OnLost>,
+    /// When somebody asks for the lock (`bramah revoke`, Curator's Revoker): tell (say it), or a signal that the command gets, such as
+    /// term or signal:USR1; the lock is held until the command ends
+    #[arg(long, value_name = "WHAT", default_value = "tell")]
+    pub(crate) on_revoke: OnRevoke,
     /// End the command after so long: SIGTERM, after the grace SIGKILL, and exit with 124 [default: the config
     /// file's, else never]
     #[arg(long, value_name = "DUR", value_parser = span::read_some)]
@@ -127,6 +131,30 @@ impl FromStr for OnLost {
                 Some(Signal::KILL) => Ok(Self::Kill),
                 Some(signal) => Ok(Self::Signal(signal)),
                 None => Err("use term, kill, keep, or signal: and a name such as signal:HUP".into()),
+            },
+        }
+    }
+}
+
+/// What happens to the command when somebody asks for its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnRevoke {
+    /// Nothing but a line.
+    Tell,
+    /// And it gets this signal.
+    Signal(Signal),
+}
+
+impl FromStr for OnRevoke {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tell" => Ok(Self::Tell),
+            "term" => Ok(Self::Signal(Signal::TERM)),
+            _ => match text.strip_prefix("signal:").and_then(signal).filter(|signal| *signal != Signal::KILL)
+            {
+                Some(signal) => Ok(Self::Signal(signal)),
+                None => Err("use tell, term, or signal: and a name such as signal:USR1".into()),
             },
         }
     }

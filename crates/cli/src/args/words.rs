@@ -86,6 +86,16 @@ released, expired, broken, waiting, gave_up, changed (a leader's value). Where t
 process end, its hold is released. Ends with the first signal, or when nobody reads. Changes that
 follow each other faster than they can be looked at may be seen as one.";
 
+pub(super) const REVOKE: &str = "\
+A wish and no more: the lock is held until its holder releases it. `bramah run` says that it was
+asked, and passes a signal on to its command if it was told so (--on-revoke); in a program it is
+Guard::asked, with Curator the listener of makeRevocable. Stores that pass no wishes on refuse it.
+Exit code 1 if nobody holds it.
+
+Example:
+  bramah run report --on-revoke term -- ./long-report
+  bramah revoke report         # elsewhere, or with Curator's Revoker";
+
 pub(super) const BREAK: &str = "\
 The lock goes to the next in line at once, and the fence rises: what the old holder still writes
 is refused by whatever checks fences. The old holder learns at once where the store can tell (redis:

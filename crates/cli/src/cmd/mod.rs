@@ -8,6 +8,7 @@ mod doctor;
 mod init;
 mod ls;
 mod man;
+mod revoke;
 mod run;
 mod show;
 mod version;
@@ -51,6 +52,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
             wait::wait(store, &name, patience, busy_code, talk).await
         }
         Task::Watch { scope } => watch::watch(store, &scope).await,
+        Task::Revoke { name, tag, form } => revoke::revoke(store, &name, tag, form).await,
         Task::Break { name, tag, reason, owner, form } => {
             break_hold::break_hold(store, &name, tag, &reason, owner, form).await
         }

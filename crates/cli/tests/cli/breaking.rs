@@ -144,3 +144,18 @@ fn one_of_several_is_broken_and_the_others_stay() {
     assert!(said.contains("the hold of bob") && said.contains("others still hold it"), "{said}");
     assert_eq!(lab.lock("a")["holders"][0]["pid"], two.pid());
 }
+
+#[test]
+fn a_wish_is_refused_where_nobody_passes_it_on() {
+    let lab = Lab::new();
+    let out = lab.output(&["revoke", "a"]);
+    assert_eq!((out.status.code(), text(&out.stderr)), (Some(1), "bramah: a is held by nobody\n".to_owned()));
+    let holder = lab.hold("a", &[]);
+    let out = lab.output(&["revoke", "a", "--id", "h000000000000"]);
+    assert_eq!(out.status.code(), Some(1));
+    let out = lab.output(&["revoke", "a"]);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(64), "{said}");
+    assert!(said.contains("passes no wishes on") && said.lines().count() == 1, "{said}");
+    assert_eq!(lab.lock("a")["holders"][0]["pid"], holder.pid());
+}

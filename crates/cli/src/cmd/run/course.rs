@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::Grant;
 use crate::{
-    args::{self, OnLost},
+    args::{self, OnLost, OnRevoke},
     cmd,
     exit::{Exit, Failure},
     guardian::{Cause, Event, Orders, Stopped, Ward},
@@ -35,6 +35,7 @@ pub(crate) struct Course<'a> {
     unlocked: bool,
     unguarded: bool,
     lost: bool,
+    asked: bool,
 }
 
 impl<'a> Course<'a> {
@@ -53,6 +54,7 @@ impl<'a> Course<'a> {
             unlocked: false,
             unguarded: false,
             lost: false,
+            asked: false,
         }
     }
 
@@ -129,6 +131,17 @@ impl<'a> Course<'a> {
                     self.child = Some(exit);
                     self.tell_loss(&words(how, self.plan.on_lost), held).await;
                     return Ok(Exit::Lost);
+                }
+                () = asked(held), if !self.asked => {
+                    self.asked = true;
+                    let then = match self.plan.on_revoke {
+                        OnRevoke::Tell => "the command runs on".to_owned(),
+                        OnRevoke::Signal(signal) => {
+                            ward.signal(signal);
+                            format!("the command gets {}", args::signal_name(signal))
+                        }
+                    };
+                    say(&format!("{}: somebody asks for it; {then}", self.plan.title()));
                 }
                 event = ward.next() => match event {
                     Event::NotStarted(failure) => return Err(failure),
@@ -381,6 +394,13 @@ fn unlocked_env(store: &Store) -> Vec<(&'static str, Option<String>)> {
         "BRAMAH_SOCKET",
     ];
     absent.into_iter().map(|key| (key, None)).chain(store.pass_on()).collect()
+}
+
+async fn asked(held: Option<(&Session, &Guards)>) {
+    match held {
+        Some((_, guards)) => guards.asked().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn lost(held: Option<(&Session, &Guards)>) {
