@@ -28,7 +28,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// run for a tenth of a second, renews in time.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
 /// How long a case waits for what should happen at once.
-pub(crate) const SOON: Duration = Duration::from_secs(8);
+pub(crate) const SOON: Duration = Duration::from_secs(15);
 
 /// One case's place on the store: names of its own, clients, and time.
 #[derive(Clone, Debug)]
