@@ -24,9 +24,8 @@ use crate::{
 
 /// Far longer than any case waits: whatever is found free was freed, and did not just expire.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// The ttl of cases whose subject is the passing of time: so long that a machine under load, where a thread may not
-/// run for a tenth of a second, renews in time.
-pub(crate) const SHORT: Duration = Duration::from_millis(600);
+/// See [`Bench::short`].
+const SHORT: Duration = Duration::from_millis(600);
 /// How long a case waits for what should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
 
@@ -47,6 +46,12 @@ impl Bench {
 
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The ttl of cases whose subject is the passing of time: so long that a machine under load, where a thread may not
+    /// run for a tenth of a second, renews in time.
+    pub(crate) fn short(&self) -> Duration {
+        SHORT * self.target.pace()
     }
 
     pub(crate) fn profile(&self) -> Profile {

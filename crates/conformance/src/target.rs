@@ -18,6 +18,7 @@ pub struct Target {
     address: Option<Arc<str>>,
     restart: Option<Restart>,
     is_bound: bool,
+    pace: u32,
 }
 
 impl Target {
@@ -31,7 +32,7 @@ impl Target {
 
     /// A store that `connect` gives a new and independent client of, each time it is called.
     pub fn new(connect: impl Fn() -> Later<Result<Arc<dyn Engine>>> + Send + Sync + 'static) -> Self {
-        Self { connect: Arc::new(connect), address: None, restart: None, is_bound: false }
+        Self { connect: Arc::new(connect), address: None, restart: None, is_bound: false, pace: 1 }
     }
 
     /// With an address at which a child process finds the same store: the function given to
@@ -53,6 +54,12 @@ impl Target {
         Self { is_bound: true, ..self }
     }
 
+    /// A store whose answers take longer, such as one whose members agree on each of them: short ttls are so many times as long.
+    #[must_use]
+    pub fn paced(self, pace: u32) -> Self {
+        Self { pace, ..self }
+    }
+
     /// A new client.
     ///
     /// # Errors
@@ -63,6 +70,10 @@ impl Target {
 
     pub(crate) fn address(&self) -> Option<&Arc<str>> {
         self.address.as_ref()
+    }
+
+    pub(crate) fn pace(&self) -> u32 {
+        self.pace
     }
 
     pub(crate) fn is_bound(&self) -> bool {

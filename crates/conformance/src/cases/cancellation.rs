@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use bramah_core::{Engine, ErrorKind, Mutex, Name, Order, Release, Session};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, SOON, got, poll_times},
+    bench::{Bench, LONG, SOON, got, poll_times},
     case::{Failure, Outcome, cases, ensure, ensure_eq, wait_until},
     twist::{Flow, Stepped, Valve, Whole},
 };
@@ -278,8 +278,9 @@ async fn a_release_under_way_goes_on_without_its_caller(bench: Bench) -> Outcome
 }
 
 async fn an_answer_that_was_lost_leaves_no_ghost(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
-    let (valve, session, mutex) = valved(&bench, &name, SHORT * 2).await?;
+    let (valve, session, mutex) = valved(&bench, &name, short * 2).await?;
     valve.claims.send_replace(Flow::Deafened);
     let answer = mutex.try_lock().await;
     ensure_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Unavailable), "a lost answer");

@@ -3,7 +3,7 @@
 use bramah_core::{Fence, Keep};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, got},
+    bench::{Bench, LONG, got},
     case::{Failure, Outcome, cases, ensure, ensure_eq},
     child::Child,
 };
@@ -79,7 +79,8 @@ async fn it_rises_over_a_hand_over(bench: Bench) -> Outcome {
 }
 
 async fn it_rises_over_an_expiry(bench: Bench) -> Outcome {
-    let mortal = bench.mortal(SHORT).await?;
+    let short = bench.short();
+    let mortal = bench.mortal(short).await?;
     let name = bench.name("x");
     let first = fence(mortal.hold(&mortal.mutex(&name)).await?)?;
     let next = bench.soon("the turn after an expiry", bench.session().await?.mutex(&name)?.lock()).await??;
@@ -89,8 +90,9 @@ async fn it_rises_over_an_expiry(bench: Bench) -> Outcome {
 }
 
 async fn it_rises_over_a_crash(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
-    let mut child = Child::start(&bench, SHORT).await?;
+    let mut child = Child::start(&bench, short).await?;
     let first = fence(child.lock(&bench, &name).await?)?;
     child.kill()?;
     let next = bench.soon("the turn after a crash", bench.session().await?.mutex(&name)?.lock()).await??;
@@ -111,6 +113,7 @@ async fn it_rises_over_a_break(bench: Bench) -> Outcome {
 }
 
 async fn it_rises_over_a_new_client(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
     let mut last = None;
     for _ in 0..4 {
@@ -120,15 +123,16 @@ async fn it_rises_over_a_new_client(bench: Bench) -> Outcome {
         ensure!(last < Some(now), "{now:?} after {last:?}");
         last = Some(now);
         guard.release().await;
-        ensure_eq!(session.close(SHORT).await.left, [], "what a closed session left");
+        ensure_eq!(session.close(short).await.left, [], "what a closed session left");
     }
     Ok(())
 }
 
 async fn it_rises_over_a_restart(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
     let restart = bench.target().restart().cloned().ok_or_else(|| Failure::new("no way to restart"))?;
-    let raw = bench.raw_on(bench.client().await?, SHORT, Keep::Process).await?;
+    let raw = bench.raw_on(bench.client().await?, short, Keep::Process).await?;
     let first = fence(raw.hold(&raw.mutex(&name)).await?)?;
     restart().await?;
     drop(raw);

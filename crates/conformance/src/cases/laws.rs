@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bramah_core::{About, Fence, Keep, Opening, Standing, Wait};
 
 use crate::{
-    bench::{Bench, SHORT, held, is_gone},
+    bench::{Bench, held, is_gone},
     case::{Failure, Outcome, cases, ensure, ensure_eq, wait_until},
 };
 
@@ -121,7 +121,8 @@ async fn finality_a_withdrawn_claim_is_gone_and_asking_writes_nothing(bench: Ben
 }
 
 async fn finality_an_expired_claim_is_gone_and_asking_writes_nothing(bench: Bench) -> Outcome {
-    let mortal = bench.mortal(SHORT).await?;
+    let short = bench.short();
+    let mortal = bench.mortal(short).await?;
     let name = bench.name("x");
     let claim = mortal.mutex(&name);
     mortal.hold(&claim).await?;
@@ -133,7 +134,8 @@ async fn finality_an_expired_claim_is_gone_and_asking_writes_nothing(bench: Benc
 }
 
 async fn finality_an_expired_waiter_is_gone(bench: Bench) -> Outcome {
-    let (holder, mortal) = (bench.raw().await?, bench.mortal(SHORT).await?);
+    let short = bench.short();
+    let (holder, mortal) = (bench.raw().await?, bench.mortal(short).await?);
     let name = bench.name("x");
     let (held, waits) = (holder.mutex(&name), mortal.mutex(&name));
     holder.hold(&held).await?;
@@ -149,7 +151,8 @@ async fn finality_an_expired_waiter_is_gone(bench: Bench) -> Outcome {
 }
 
 async fn finality_a_late_renewal_brings_nothing_back(bench: Bench) -> Outcome {
-    let (next, mortal) = (bench.raw().await?, bench.mortal(SHORT).await?);
+    let short = bench.short();
+    let (next, mortal) = (bench.raw().await?, bench.mortal(short).await?);
     let name = bench.name("x");
     let claim = mortal.mutex(&name);
     mortal.hold(&claim).await?;
@@ -165,7 +168,8 @@ async fn finality_a_late_renewal_brings_nothing_back(bench: Bench) -> Outcome {
 }
 
 async fn finality_a_late_question_takes_nothing_from_the_next_holder(bench: Bench) -> Outcome {
-    let (next, mortal) = (bench.raw().await?, bench.mortal(SHORT).await?);
+    let short = bench.short();
+    let (next, mortal) = (bench.raw().await?, bench.mortal(short).await?);
     let name = bench.name("x");
     let (claim, after) = (mortal.mutex(&name), next.mutex(&name));
     mortal.hold(&claim).await?;
@@ -180,12 +184,13 @@ async fn finality_a_late_question_takes_nothing_from_the_next_holder(bench: Benc
 }
 
 async fn finality_a_renewal_keeps_a_claim_past_its_ttl(bench: Bench) -> Outcome {
-    let mortal = bench.mortal(SHORT * 2).await?;
+    let short = bench.short();
+    let mortal = bench.mortal(short * 2).await?;
     let name = bench.name("x");
     let claim = mortal.mutex(&name);
     let fence = mortal.hold(&claim).await?;
     for _ in 0..12 {
-        bench.pass(SHORT / 3).await;
+        bench.pass(short / 3).await;
         let renewal = mortal.renew(&[&claim]).await?;
         ensure!(renewal.gone.is_empty(), "gone although it was renewed every sixth of its ttl");
     }
@@ -337,6 +342,7 @@ async fn doubt_a_renewal_tells_what_is_gone(bench: Bench) -> Outcome {
 }
 
 async fn doubt_a_repeat_replaces_the_note(bench: Bench) -> Outcome {
+    let short = bench.short();
     let raw = bench.raw().await?;
     let name = bench.name("x");
     let mut claim = raw.mutex(&name);
@@ -346,7 +352,7 @@ async fn doubt_a_repeat_replaces_the_note(bench: Bench) -> Outcome {
     held(raw.ask(&claim).await?)?;
     wait_until!(
         bench,
-        SHORT,
+        short,
         bench
             .line(&name)
             .await?

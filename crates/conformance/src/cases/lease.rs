@@ -5,7 +5,7 @@ use std::time::Duration;
 use bramah_core::{Guard, Moment, Release};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, SOON, got},
+    bench::{Bench, LONG, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq},
     twist::{Flow, Valve},
 };
@@ -40,21 +40,23 @@ async fn ends_between(bench: &Bench, guard: Guard, started: Moment, lease: Durat
 }
 
 async fn it_ends_on_time(bench: Bench) -> Outcome {
+    let short = bench.short();
     // Far shorter than the ttl.
     let session = bench.session_of(LONG).await?;
     let started = bench.clock().now();
-    let guard = session.mutex(bench.name("x"))?.lease(SHORT).lock().await?;
-    ensure!(guard.remaining() <= SHORT, "{:?} remain of a lease of {SHORT:?}", guard.remaining());
-    ends_between(&bench, guard, started, SHORT).await
+    let guard = session.mutex(bench.name("x"))?.lease(short).lock().await?;
+    ensure!(guard.remaining() <= short, "{:?} remain of a lease of {short:?}", guard.remaining());
+    ends_between(&bench, guard, started, short).await
 }
 
 async fn a_long_one_of_who_is_cut_off_ends_with_its_session(bench: Bench) -> Outcome {
+    let short = bench.short();
     let valve = Valve::new();
-    let session = bench.session_on(bench.twisted(&valve).await?, SHORT * 2).await?;
+    let session = bench.session_on(bench.twisted(&valve).await?, short * 2).await?;
     let name = bench.name("x");
     let guard = session.mutex(&name)?.lease(LONG).lock().await?;
     // It hangs from the session, and is kept with it.
-    bench.pass(SHORT * 3).await;
+    bench.pass(short * 3).await;
     ensure!(guard.is_held(), "a lease of {LONG:?} was lost while its session lives");
     valve.set_all(Flow::Held);
     let next = bench.session().await?.mutex(&name)?.lock().await?;
@@ -65,12 +67,13 @@ async fn a_long_one_of_who_is_cut_off_ends_with_its_session(bench: Bench) -> Out
 }
 
 async fn it_is_never_renewed(bench: Bench) -> Outcome {
+    let short = bench.short();
     // Longer than the ttl: the session is renewed all the time, the lease is not.
-    let (session, lease) = (bench.session_of(SHORT).await?, SHORT * 2);
+    let (session, lease) = (bench.session_of(short).await?, short * 2);
     let other = session.mutex(bench.name("other"))?.lock().await?;
     let started = bench.clock().now();
     let guard = session.mutex(bench.name("x"))?.lease(lease).lock().await?;
-    bench.pass(SHORT * 3 / 2).await;
+    bench.pass(short * 3 / 2).await;
     let (is_held, passed) = (guard.is_held(), bench.clock().now().since(started));
     ensure!(is_held || passed > lease * 9 / 10, "it ended with the ttl: not held after {passed:?}");
     ends_between(&bench, guard, started, lease).await?;
@@ -79,9 +82,10 @@ async fn it_is_never_renewed(bench: Bench) -> Outcome {
 }
 
 async fn its_guard_knows_before_anyone_else_is_granted(bench: Bench) -> Outcome {
+    let short = bench.short();
     let session = bench.session().await?;
     let name = bench.name("x");
-    let guard = session.mutex(&name)?.lease(SHORT).lock().await?;
+    let guard = session.mutex(&name)?.lease(short).lock().await?;
     let next = bench.soon("the turn after a lease", bench.session().await?.mutex(&name)?.lock()).await??;
     ensure!(!guard.is_held(), "the old holder believed in it when the next was granted");
     ensure!(next.is_held(), "what was granted is not held");
@@ -89,19 +93,20 @@ async fn its_guard_knows_before_anyone_else_is_granted(bench: Bench) -> Outcome 
 }
 
 async fn one_that_was_waited_for_starts_with_its_grant(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session().await?, bench.session_of(SHORT).await?);
+    let short = bench.short();
+    let (a, b) = (bench.session().await?, bench.session_of(short).await?);
     let name = bench.name("x");
     let first = a.mutex(&name)?.lock().await?;
-    let lock = b.mutex(&name)?.lease(SHORT * 2);
+    let lock = b.mutex(&name)?.lease(short * 2);
     let waiter = tokio::spawn(async move { lock.lock().await });
     bench.waiting(&name, 1).await?;
     // Longer than the lease is.
-    bench.pass(SHORT * 3).await;
+    bench.pass(short * 3).await;
     let started = bench.clock().now();
     first.release().await;
     let guard = bench.soon("the turn of a lease", waiter).await???;
     ensure!(guard.is_held(), "it ran out while it waited");
-    ends_between(&bench, guard, started, SHORT * 2).await
+    ends_between(&bench, guard, started, short * 2).await
 }
 
 async fn a_release_ends_it_early(bench: Bench) -> Outcome {
@@ -114,38 +119,41 @@ async fn a_release_ends_it_early(bench: Bench) -> Outcome {
 }
 
 async fn the_store_ends_it_when_its_process_does_not(bench: Bench) -> Outcome {
+    let short = bench.short();
     let raw = bench.raw().await?;
     let name = bench.name("x");
     let mut claim = raw.mutex(&name);
-    claim.lease = Some(SHORT);
+    claim.lease = Some(short);
     raw.hold(&claim).await?;
     let started = bench.clock().now();
     // Nobody withdraws it, and renewals go on.
     while bench.standing(&name).await? != (0, 0) {
         raw.renew(&[&claim]).await?;
-        ensure!(bench.clock().now().since(started) < SOON, "a lease of {SHORT:?} did not end");
-        bench.pass(SHORT / 20).await;
+        ensure!(bench.clock().now().since(started) < SOON, "a lease of {short:?} did not end");
+        bench.pass(short / 20).await;
     }
     Ok(())
 }
 
 async fn max_hold_ends_a_holder_that_hangs(bench: Bench) -> Outcome {
+    let short = bench.short();
     let session = bench.session().await?;
     let started = bench.clock().now();
-    let guard = session.mutex(bench.name("x"))?.max_hold(SHORT).lock().await?;
-    ends_between(&bench, guard, started, SHORT).await
+    let guard = session.mutex(bench.name("x"))?.max_hold(short).lock().await?;
+    ends_between(&bench, guard, started, short).await
 }
 
 async fn max_hold_leaves_a_quick_holder_alone(bench: Bench) -> Outcome {
+    let short = bench.short();
     let session = bench.session().await?;
-    let mutex = session.mutex(bench.name("x"))?.max_hold(SHORT);
+    let mutex = session.mutex(bench.name("x"))?.max_hold(short);
     ensure_eq!(mutex.lock().await?.release().await, Release::Released, "the release in time");
     // The timer of the first hold finds the second, which it does not concern.
-    bench.pass(SHORT / 2).await;
+    bench.pass(short / 2).await;
     let started = bench.clock().now();
     let guard = mutex.lock().await?;
     bench.soon("the end of the second hold", guard.lost()).await?;
     let took = bench.clock().now().since(started);
-    ensure!(took >= SHORT, "a hold was ended after {took:?} by the limit of the one before it");
+    ensure!(took >= short, "a hold was ended after {took:?} by the limit of the one before it");
     Ok(())
 }

@@ -4,7 +4,7 @@ use bramah_core::{Claim, Detached, ErrorKind, Keep, Keeper, Release, Session, St
 use rustix::process::Signal;
 
 use crate::{
-    bench::{Bench, LONG, SHORT, SOON, got},
+    bench::{Bench, LONG, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq},
     child::Child,
 };
@@ -30,9 +30,10 @@ cases! { "liveness":
 }
 
 async fn a_killed_holder_frees_the_lock(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
     let session = bench.session().await?;
-    let mut child = Child::start(&bench, SHORT).await?;
+    let mut child = Child::start(&bench, short).await?;
     child.lock(&bench, &name).await?;
     let mutex = session.mutex(&name)?;
     ensure!(mutex.try_lock().await?.is_none(), "two processes hold it");
@@ -44,10 +45,11 @@ async fn a_killed_holder_frees_the_lock(bench: Bench) -> Outcome {
 }
 
 async fn a_killed_waiter_is_passed_over(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
     let (a, b) = (bench.session().await?, bench.session().await?);
     let guard = a.mutex(&name)?.lock().await?;
-    let mut child = Child::start(&bench, SHORT).await?;
+    let mut child = Child::start(&bench, short).await?;
     child.ask(&bench, &format!("enter {name}")).await?;
     bench.waiting(&name, 1).await?;
     let mutex = b.mutex(&name)?;
@@ -60,8 +62,9 @@ async fn a_killed_waiter_is_passed_over(bench: Bench) -> Outcome {
 }
 
 async fn a_stopped_holder_loses_the_lock_and_knows_when_it_goes_on(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
-    let mut child = Child::start(&bench, SHORT).await?;
+    let mut child = Child::start(&bench, short).await?;
     let first = child.lock(&bench, &name).await?;
     let mutex = bench.session().await?.mutex(&name)?;
     child.signal(Signal::STOP)?;
@@ -76,12 +79,13 @@ async fn a_stopped_holder_loses_the_lock_and_knows_when_it_goes_on(bench: Bench)
 }
 
 async fn a_stopped_holder_keeps_the_lock_and_goes_on(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
-    let mut child = Child::start(&bench, SHORT).await?;
+    let mut child = Child::start(&bench, short).await?;
     child.lock(&bench, &name).await?;
     let mutex = bench.session().await?.mutex(&name)?;
     child.signal(Signal::STOP)?;
-    let kind = mutex.lock_within(SHORT * 3).await.err().map(|error| error.kind());
+    let kind = mutex.lock_within(short * 3).await.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Timeout), "a wait for a lock whose holder is stopped");
     child.signal(Signal::CONT)?;
     ensure_eq!(child.ask(&bench, "state").await?, "held", "a holder that goes on");
@@ -104,14 +108,15 @@ async fn a_closed_session_frees_its_locks_and_leaves_nothing(bench: Bench) -> Ou
 }
 
 async fn a_closed_session_leaves_other_sessions_alone(bench: Bench) -> Outcome {
+    let short = bench.short();
     let engine = bench.client().await?;
     let a = bench.session_on(engine.clone(), LONG).await?;
-    let b = bench.session_on(engine, SHORT * 2).await?;
+    let b = bench.session_on(engine, short * 2).await?;
     let name = bench.name("x");
     let guard = b.mutex(&name)?.lock().await?;
     ensure_eq!(a.close(LONG / 6).await.left, [], "what a closed session left");
     drop(a);
-    bench.pass(SHORT * 4).await;
+    bench.pass(short * 4).await;
     ensure!(guard.is_held(), "a session lost its lock when another one on the same client closed");
     ensure!(bench.session().await?.mutex(&name)?.try_lock().await?.is_none(), "two hold it");
     Ok(())
@@ -130,12 +135,13 @@ async fn the_last_handle_frees_everything(bench: Bench) -> Outcome {
 }
 
 async fn a_kept_session_outlives_its_ttl(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (a, b) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     let mutex = b.mutex(&name)?;
     for _ in 0..10 {
-        bench.pass(SHORT / 2).await;
+        bench.pass(short / 2).await;
         ensure!(guard.is_held(), "a holder that lives lost its lock");
         ensure!(mutex.try_lock().await?.is_none(), "two hold it");
     }
@@ -144,8 +150,9 @@ async fn a_kept_session_outlives_its_ttl(bench: Bench) -> Outcome {
 }
 
 async fn a_waiter_outlives_its_ttl(bench: Bench) -> Outcome {
+    let short = bench.short();
     // Twice the shortest: its keeper has to be run in time, also on a machine that has much else to do.
-    let ttl = SHORT * 2;
+    let ttl = short * 2;
     let (a, b, c) = (bench.session().await?, bench.session_of(ttl).await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
@@ -166,35 +173,37 @@ async fn a_waiter_outlives_its_ttl(bench: Bench) -> Outcome {
 }
 
 async fn an_abandoned_session_frees_its_locks_after_its_ttl(bench: Bench) -> Outcome {
+    let short = bench.short();
     // A keeper that stops: what is left of a process that ended without a word.
     let (keeper, driver) = Keeper::driven(bench.clock());
     let driver = tokio::spawn(driver);
     let engine = bench.client().await?;
     let started = bench.clock().now();
-    let left = Session::builder(engine).ttl(SHORT * 2).keep(bench.silent()).keeper(keeper).open().await?;
+    let left = Session::builder(engine).ttl(short * 2).keep(bench.silent()).keeper(keeper).open().await?;
     let name = bench.name("x");
     std::mem::forget(left.mutex(&name)?.lock().await?);
     driver.abort();
     let next = bench.soon("the turn after a ttl", bench.session().await?.mutex(&name)?.lock()).await??;
     let took = bench.clock().now().since(started);
-    ensure!(took >= SHORT * 2, "it was handed on after {took:?}, before its ttl");
+    ensure!(took >= short * 2, "it was handed on after {took:?}, before its ttl");
     ensure!(next.is_held(), "what was granted is not held");
     Ok(())
 }
 
 async fn a_lock_that_was_left_is_kept_renewed_and_released_by_its_id(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
     let engine = bench.client().await?;
-    let session = Session::builder(engine).ttl(SHORT).keep(Keep::Nobody).open().await?;
-    let left = session.mutex(&name)?.lock().await?.leave_for(SHORT * 4).await?;
+    let session = Session::builder(engine).ttl(short).keep(Keep::Nobody).open().await?;
+    let left = session.mutex(&name)?.lock().await?.leave_for(short * 4).await?;
     drop(session);
     let other = bench.session().await?;
     ensure!(other.mutex(&name)?.try_lock().await?.is_none(), "it was not left but released");
     // From another process, so to speak.
     let left = Detached::new(bench.client().await?, name.clone(), left.id());
     for _ in 0..4 {
-        bench.pass(SHORT * 2).await;
-        ensure_eq!(left.renew().await?, SHORT * 4, "the ttl that it was taken with");
+        bench.pass(short * 2).await;
+        ensure_eq!(left.renew().await?, short * 4, "the ttl that it was taken with");
     }
     ensure!(other.mutex(&name)?.try_lock().await?.is_none(), "it was renewed, and is gone");
     ensure!(left.release().await?, "it was held, and could not be released");
@@ -205,14 +214,15 @@ async fn a_lock_that_was_left_is_kept_renewed_and_released_by_its_id(bench: Benc
 }
 
 async fn a_lock_that_was_left_is_no_stray(bench: Bench) -> Outcome {
+    let short = bench.short();
     let (x, y) = (bench.name("x"), bench.name("y"));
     let engine = bench.client().await?;
-    let session = Session::builder(engine).ttl(SHORT * 3).keep(Keep::Nobody).open().await?;
+    let session = Session::builder(engine).ttl(short * 3).keep(Keep::Nobody).open().await?;
     let left = session.mutex(&x)?.lock().await?.leave().await?;
     let other = session.mutex(&y)?.lock().await?;
     // Several renewals of the other: none of them may take the first for a left-over.
     for _ in 0..4 {
-        bench.pass(SHORT * 3 / 2).await;
+        bench.pass(short * 3 / 2).await;
         left.renew().await?;
     }
     other.release().await;
@@ -221,15 +231,17 @@ async fn a_lock_that_was_left_is_no_stray(bench: Bench) -> Outcome {
 }
 
 async fn a_store_that_keeps_nothing_without_its_process_says_so(bench: Bench) -> Outcome {
-    let opened = bench.raw_on(bench.client().await?, SHORT, Keep::Nobody).await;
+    let short = bench.short();
+    let opened = bench.raw_on(bench.client().await?, short, Keep::Nobody).await;
     let refused = opened.err().map(|error| error.kind()) == Some(ErrorKind::Unsupported);
     ensure_eq!(refused, bench.target().is_bound(), "whether a session that nobody keeps is refused");
     Ok(())
 }
 
 async fn a_dead_waiter_is_passed_over(bench: Bench) -> Outcome {
+    let short = bench.short();
     let (a, b) = (bench.session().await?, bench.session().await?);
-    let mortal = bench.mortal(SHORT).await?;
+    let mortal = bench.mortal(short).await?;
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     let dead = mortal.enter(&mortal.mutex(&name)).await?;
@@ -277,16 +289,17 @@ async fn a_hold_that_was_waited_for_lasts(bench: Bench) -> Outcome {
 }
 
 async fn a_dead_holder_is_passed_over_with_a_waiter_behind_it(bench: Bench) -> Outcome {
+    let short = bench.short();
     // Where a session carries the claims, its ttl counts from its opening.
     let started = bench.clock().now();
-    let mortal = bench.mortal(SHORT).await?;
+    let mortal = bench.mortal(short).await?;
     let name = bench.name("x");
     mortal.hold(&mortal.mutex(&name)).await?;
     // The waiter's own ttl is long: what wakes it is the end of the holder's.
     let guard = bench.soon("the turn after a ttl", bench.session().await?.mutex(&name)?.lock()).await??;
     let took = bench.clock().now().since(started);
-    ensure!(took >= SHORT, "it was handed on after {took:?}, before its ttl");
-    ensure!(took < SHORT + SOON, "it was handed on after {took:?}, and the ttl is {SHORT:?}");
+    ensure!(took >= short, "it was handed on after {took:?}, before its ttl");
+    ensure!(took < short + SOON, "it was handed on after {took:?}, and the ttl is {short:?}");
     guard.release().await;
     Ok(())
 }

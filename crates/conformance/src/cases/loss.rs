@@ -11,7 +11,7 @@ use std::{
 use bramah_core::{ErrorKind, Release};
 
 use crate::{
-    bench::{Bench, SHORT, got, is_ready},
+    bench::{Bench, got, is_ready},
     case::{Failure, Outcome, cases, ensure, ensure_eq, wait_until},
     twist::{Flow, Valve},
 };
@@ -45,8 +45,9 @@ async fn it_is_announced_before_anyone_else_is_granted(bench: Bench) -> Outcome 
 /// Cuts a holder off, and tells whether its loss was announced before the next grant. That it did not believe in the
 /// lock any more by then does not depend on who runs when.
 async fn announced_first(bench: &Bench) -> Outcome<bool> {
+    let short = bench.short();
     let valve = Valve::new();
-    let holder = bench.session_on(bench.twisted(&valve).await?, SHORT * 5).await?;
+    let holder = bench.session_on(bench.twisted(&valve).await?, short * 5).await?;
     let name = bench.name("x");
     let guard = Arc::new(holder.mutex(&name)?.lock().await?);
     let announced = tokio::spawn({
@@ -68,21 +69,23 @@ async fn announced_first(bench: &Bench) -> Outcome<bool> {
 }
 
 async fn a_hung_release_does_not_hold_up_the_announcement(bench: Bench) -> Outcome {
+    let short = bench.short();
     let valve = Valve::new();
-    let holder = bench.session_on(bench.twisted(&valve).await?, SHORT).await?;
+    let holder = bench.session_on(bench.twisted(&valve).await?, short).await?;
     let (one, two) = (bench.name("one"), bench.name("two"));
     let (first, second) = (holder.mutex(&one)?.lock().await?, holder.mutex(&two)?.lock().await?);
     valve.set_all(Flow::Held);
     drop(first);
-    bench.within(SHORT * 3, "the loss while a release hangs", second.lost()).await?;
+    bench.within(short * 3, "the loss while a release hangs", second.lost()).await?;
     ensure!(!second.is_held(), "lost and held");
     valve.set_all(Flow::Open);
     bench.emptied(&one).await
 }
 
 async fn a_lost_guard_stays_lost_when_the_store_is_back(bench: Bench) -> Outcome {
+    let short = bench.short();
     let valve = Valve::new();
-    let holder = bench.session_on(bench.twisted(&valve).await?, SHORT).await?;
+    let holder = bench.session_on(bench.twisted(&valve).await?, short).await?;
     let name = bench.name("x");
     let guard = holder.mutex(&name)?.lock().await?;
     // Renewals reach the store, and only their answers are late: the store still has the claim.
@@ -90,10 +93,10 @@ async fn a_lost_guard_stays_lost_when_the_store_is_back(bench: Bench) -> Outcome
     bench.soon("the loss", guard.lost()).await?;
     valve.set_all(Flow::Open);
     let back = bench.clock().now();
-    while bench.clock().now().since(back) < SHORT * 2 {
+    while bench.clock().now().since(back) < short * 2 {
         ensure!(!guard.is_held(), "a guard that was lost is held again");
         ensure!(is_ready(guard.lost()), "a loss was taken back");
-        bench.pass(SHORT / 20).await;
+        bench.pass(short / 20).await;
     }
     // Its guard keeps it from nobody.
     bench.emptied(&name).await?;
@@ -102,7 +105,8 @@ async fn a_lost_guard_stays_lost_when_the_store_is_back(bench: Bench) -> Outcome
 }
 
 async fn recovers(bench: Bench, trouble: Flow) -> Outcome {
-    let (valve, ttl) = (Valve::new(), SHORT * 3);
+    let short = bench.short();
+    let (valve, ttl) = (Valve::new(), short * 3);
     let holder = bench.session_on(bench.twisted(&valve).await?, ttl).await?;
     let other = bench.session().await?;
     let name = bench.name("x");
@@ -132,7 +136,8 @@ async fn an_unknown_answer_loses_nothing(bench: Bench) -> Outcome {
 }
 
 async fn a_broken_hold_is_lost(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (a, b) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     ensure!(b.break_hold(&name, guard.tag(), "a test").await?, "the hold was not found");
@@ -164,7 +169,8 @@ impl Drop for Telling {
 }
 
 async fn work_that_is_kept_is_dropped_on_loss(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (a, b) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     let tag = guard.tag();
@@ -186,11 +192,12 @@ async fn work_that_is_kept_is_dropped_on_loss(bench: Bench) -> Outcome {
 }
 
 async fn work_that_is_kept_runs_to_its_end(bench: Bench) -> Outcome {
-    let session = bench.session_of(SHORT).await?;
+    let short = bench.short();
+    let session = bench.session_of(short).await?;
     let guard = session.mutex(bench.name("x"))?.lock().await?;
     let done = guard
         .keep(async {
-            bench.pass(SHORT * 2).await;
+            bench.pass(short * 2).await;
             7
         })
         .await?;
@@ -200,17 +207,18 @@ async fn work_that_is_kept_runs_to_its_end(bench: Bench) -> Outcome {
 }
 
 async fn a_blocked_executor_loses_nothing(bench: Bench) -> Outcome {
+    let short = bench.short();
     let name = bench.name("x");
     let (locked, is_locked) = tokio::sync::oneshot::channel();
     let (inner, held) = (bench.clone(), name.clone());
     let blocked = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async move {
-            let session = inner.session_of(SHORT).await?;
+            let session = inner.session_of(short).await?;
             let guard = session.mutex(&held)?.lock().await?;
             let _ = locked.send(());
             // The executor has one thread, and it does nothing else now.
-            std::thread::sleep(SHORT * 3);
+            std::thread::sleep(short * 3);
             ensure!(guard.is_held(), "a holder whose executor was blocked lost its lock");
             ensure_eq!(guard.release().await, Release::Released, "the release");
             Ok(())
@@ -219,22 +227,23 @@ async fn a_blocked_executor_loses_nothing(bench: Bench) -> Outcome {
     bench.soon("the blocked holder's turn", is_locked).await?.map_err(|_| Failure::new("the holder died"))?;
     let other = bench.session().await?.mutex(&name)?;
     let started = bench.clock().now();
-    while bench.clock().now().since(started) < SHORT * 2 {
+    while bench.clock().now().since(started) < short * 2 {
         ensure!(other.try_lock().await?.is_none(), "two hold it");
-        bench.pass(SHORT / 20).await;
+        bench.pass(short / 20).await;
     }
-    wait_until!(bench, SHORT * 10, blocked.is_finished(), "the end of the blocked holder");
+    wait_until!(bench, short * 10, blocked.is_finished(), "the end of the blocked holder");
     blocked.join().map_err(|_| Failure::new("the blocked holder panicked"))?
 }
 
 async fn remaining_counts_down_and_is_zero_when_lost(bench: Bench) -> Outcome {
+    let short = bench.short();
     let valve = Valve::new();
-    let session = bench.session_on(bench.twisted(&valve).await?, SHORT).await?;
+    let session = bench.session_on(bench.twisted(&valve).await?, short).await?;
     let guard = session.mutex(bench.name("x"))?.lock().await?;
     valve.set_all(Flow::Held);
     let before = guard.remaining();
     ensure!(before <= session.ttl(), "{before:?} remain of a ttl of {:?}", session.ttl());
-    bench.pass(SHORT / 8).await;
+    bench.pass(short / 8).await;
     ensure!(guard.remaining() < before, "what remains does not shrink");
     bench.soon("the loss", guard.lost()).await?;
     ensure_eq!(guard.remaining(), Duration::ZERO, "what remains of a lost lock");

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Claim, Engine, Error, ErrorKind, Release, Reply, Seats, Standing, line::WHOLE};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, SOON, got},
+    bench::{Bench, LONG, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq, wait_until},
     history::History,
     twist::{Deaf, Flow, Twist, Valve},
@@ -84,7 +84,8 @@ cases! { "peers":
 }
 
 async fn a_deadline_counts_from_the_sending(bench: Bench) -> Outcome {
-    let (valve, ttl, late) = (Valve::new(), SHORT * 5, SHORT);
+    let short = bench.short();
+    let (valve, ttl, late) = (Valve::new(), short * 5, short);
     let session = bench.session_on(bench.twisted(&valve).await?, ttl).await?;
     let mutex = session.mutex(bench.name("x"))?;
     valve.claims.send_replace(Flow::Muted);
@@ -103,8 +104,9 @@ async fn a_deadline_counts_from_the_sending(bench: Bench) -> Outcome {
 }
 
 async fn an_answer_that_took_longer_than_the_ttl_is_not_believed(bench: Bench) -> Outcome {
+    let short = bench.short();
     let valve = Valve::new();
-    let session = bench.session_on(bench.twisted(&valve).await?, SHORT).await?;
+    let session = bench.session_on(bench.twisted(&valve).await?, short).await?;
     let name = bench.name("x");
     let mutex = session.mutex(&name)?;
     valve.claims.send_replace(Flow::Muted);
@@ -114,7 +116,7 @@ async fn an_answer_that_took_longer_than_the_ttl_is_not_believed(bench: Bench) -
     // Its ttl passes on the way back, and somebody else has the lock meanwhile.
     let other = bench.session().await?.mutex(&name)?.lock().await?;
     valve.set_all(Flow::Open);
-    bench.pass(SHORT / 2).await;
+    bench.pass(short / 2).await;
     ensure!(!waiter.is_finished(), "it believed an answer that was older than its ttl");
     other.release().await;
     let guard = bench.soon("its turn", waiter).await???;
@@ -123,24 +125,26 @@ async fn an_answer_that_took_longer_than_the_ttl_is_not_believed(bench: Bench) -
 }
 
 async fn a_ttl_is_a_length_of_time_and_not_a_date(bench: Bench) -> Outcome {
+    let short = bench.short();
     // No test can turn the machine's clock back. What it can see: a claim that is left alone lives for its ttl by the
     // clock that runs through suspend, whatever was granted, and with which date, before it.
     let name = bench.name("x");
     for _ in 0..2 {
         // Where a session carries the claims, its ttl counts from its opening.
         let started = bench.clock().now();
-        let mortal = bench.mortal(SHORT).await?;
+        let mortal = bench.mortal(short).await?;
         mortal.hold(&mortal.mutex(&name)).await?;
         bench.emptied(&name).await?;
         let took = bench.clock().now().since(started);
-        ensure!(took >= SHORT, "a ttl of {SHORT:?} ended after {took:?}");
-        ensure!(took < SHORT + SOON, "a ttl of {SHORT:?} ended after {took:?}");
+        ensure!(took >= short, "a ttl of {short:?} ended after {took:?}");
+        ensure!(took < short + SOON, "a ttl of {short:?} ended after {took:?}");
     }
     Ok(())
 }
 
 async fn a_renewal_that_failed_releases_nothing(bench: Bench) -> Outcome {
-    let (valve, ttl) = (Valve::new(), SHORT * 3);
+    let short = bench.short();
+    let (valve, ttl) = (Valve::new(), short * 3);
     let session = bench.session_on(bench.twisted(&valve).await?, ttl).await?;
     let name = bench.name("x");
     let guard = session.mutex(&name)?.lock().await?;
@@ -172,7 +176,8 @@ async fn an_own_claim_in_doubt_does_not_block_the_retry(bench: Bench) -> Outcome
 }
 
 async fn a_stale_guard_does_not_free_the_next_one(bench: Bench) -> Outcome {
-    let (session, other) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (session, other) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let mutex = session.mutex(&name)?;
     let stale = mutex.lock().await?;
@@ -193,14 +198,15 @@ async fn a_stale_guard_does_not_free_the_next_one(bench: Bench) -> Outcome {
 }
 
 async fn a_wake_that_never_comes_has_a_timer_behind_it(bench: Bench) -> Outcome {
-    let deaf = bench.session_on(bench.twisted(&Arc::new(Deaf)).await?, SHORT).await?;
-    let holder = bench.session_of(SHORT).await?;
+    let short = bench.short();
+    let deaf = bench.session_on(bench.twisted(&Arc::new(Deaf)).await?, short).await?;
+    let holder = bench.session_of(short).await?;
     let name = bench.name("x");
     let guard = holder.mutex(&name)?.lock().await?;
     let mutex = deaf.mutex(&name)?;
     let waiter = tokio::spawn(async move { mutex.lock().await });
     wait_until!(bench, SOON, deaf.claims() == 1, "the waiter's claim");
-    bench.pass(SHORT / 4).await;
+    bench.pass(short / 4).await;
     guard.release().await;
     let _ = bench.soon("the turn of a waiter that no wake reaches", waiter).await???;
     Ok(())
@@ -232,13 +238,14 @@ async fn an_error_surfaces_to_who_waits(bench: Bench) -> Outcome {
 }
 
 async fn a_store_that_never_answers_surfaces_to_who_waits(bench: Bench) -> Outcome {
+    let short = bench.short();
     let valve = Valve::new();
-    let session = bench.session_on(bench.twisted(&valve).await?, SHORT).await?;
+    let session = bench.session_on(bench.twisted(&valve).await?, short).await?;
     let mutex = session.mutex(bench.name("x"))?;
     valve.claims.send_replace(Flow::Refused);
     let kind = bench.soon("the error", mutex.lock()).await?.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Unavailable), "a wait for a store that is away");
-    let kind = bench.soon("the error", mutex.lock_within(SHORT / 8)).await?.err().map(|error| error.kind());
+    let kind = bench.soon("the error", mutex.lock_within(short / 8)).await?.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Unavailable), "a short wait for a store that is away");
     valve.claims.send_replace(Flow::Open);
     drop(got(mutex.try_lock().await)?);
@@ -283,7 +290,8 @@ async fn a_wait_of_nothing_ends(bench: Bench) -> Outcome {
 }
 
 async fn a_dead_reader_does_not_live_on_in_the_others(bench: Bench) -> Outcome {
-    let (living, mortal) = (bench.session_of(SHORT * 2).await?, bench.mortal(SHORT).await?);
+    let short = bench.short();
+    let (living, mortal) = (bench.session_of(short * 2).await?, bench.mortal(short).await?);
     let name = bench.name("x");
     mortal.hold(&mortal.of(&name, WHOLE, 1)).await?;
     let reader = living.rwlock(&name)?.read().lock().await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bramah_core::{ErrorKind, Owner, Release};
 
 use crate::{
-    bench::{Bench, SHORT, got},
+    bench::{Bench, got},
     case::{Outcome, cases, ensure, ensure_eq},
 };
 
@@ -99,7 +99,8 @@ async fn tasks_of_one_owner_do_not_deadlock(bench: Bench) -> Outcome {
 }
 
 async fn what_was_lost_is_not_taken_again(bench: Bench) -> Outcome {
-    let (session, other) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (session, other) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let (mutex, owner) = (session.mutex(&name)?, Owner::new());
     let lost = mutex.owned_by(&owner).lock().await?;

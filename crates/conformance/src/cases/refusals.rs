@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Claim, ErrorKind, Modes, Order, Session, all};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, SOON, got},
+    bench::{Bench, LONG, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq, wait_until},
     history::History,
     twist::{Narrow, OneSeat},
@@ -80,13 +80,14 @@ async fn take_turns(session: Session, bench: Bench, history: Arc<History>, turns
 }
 
 async fn a_closed_session_refuses(bench: Bench) -> Outcome {
+    let short = bench.short();
     let session = bench.session().await?;
     let mutex = session.mutex(bench.name("x"))?;
     ensure_eq!(session.close(SOON).await.left, [], "what a closed session left");
     let errors = [
         mutex.lock().await.err(),
         mutex.try_lock().await.err(),
-        mutex.lock_within(SHORT).await.err(),
+        mutex.lock_within(short).await.err(),
         all([mutex.clone()]).lock().await.err(),
     ];
     for error in errors {
@@ -97,13 +98,14 @@ async fn a_closed_session_refuses(bench: Bench) -> Outcome {
 }
 
 async fn a_closed_session_ends_its_waiters(bench: Bench) -> Outcome {
+    let short = bench.short();
     let (a, b) = (bench.session().await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     let mutex = b.mutex(&name)?;
     let waiter = tokio::spawn(async move { mutex.lock().await });
     wait_until!(bench, SOON, b.claims() == 1, "the waiter's claim");
-    bench.pass(SHORT / 20).await;
+    bench.pass(short / 20).await;
     ensure_eq!(b.close(SOON).await.left, [], "what a closed session left");
     let kind = bench.soon("the end of the wait", waiter).await??.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Lost), "a wait in a session that was closed");
@@ -186,15 +188,16 @@ async fn several_names_are_all_or_none(bench: Bench) -> Outcome {
 }
 
 async fn several_names_share_one_deadline(bench: Bench) -> Outcome {
+    let short = bench.short();
     let (a, b) = (bench.session().await?, bench.session().await?);
     let (one, two) = (bench.name("1"), bench.name("2"));
     let guard = a.mutex(&two)?.lock().await?;
     let both = all([b.mutex(&one)?, b.mutex(&two)?]);
     let started = bench.clock().now();
-    let kind = both.lock_within(SHORT / 4).await.err().map(|error| error.kind());
+    let kind = both.lock_within(short / 4).await.err().map(|error| error.kind());
     let took = bench.clock().now().since(started);
     ensure_eq!(kind, Some(ErrorKind::Timeout), "a wait for one of two");
-    ensure!(took >= SHORT / 4 && took < SHORT / 4 + SOON, "it took {took:?}");
+    ensure!(took >= short / 4 && took < short / 4 + SOON, "it took {took:?}");
     bench.emptied(&one).await?;
     drop(guard);
     Ok(())

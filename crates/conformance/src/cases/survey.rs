@@ -5,7 +5,7 @@ use std::time::Duration;
 use bramah_core::{ErrorKind, LineView, PlaceState, Scope, Session};
 
 use crate::{
-    bench::{Bench, LONG, SHORT, SOON, got},
+    bench::{Bench, LONG, SOON, got},
     case::{Failure, Outcome, cases, ensure, ensure_eq, wait_until},
 };
 
@@ -68,21 +68,22 @@ async fn readers_are_all_shown(bench: Bench) -> Outcome {
 }
 
 async fn a_place_shows_who_why_and_since_when(bench: Bench) -> Outcome {
+    let short = bench.short();
     let engine = bench.client().await?;
     let session =
         Session::builder(engine).ttl(LONG).owner("ana & co=1 %20").label("build", "812 \"x\"").open().await?;
     let name = bench.name("x");
     let reason = "nightly: 100% 'quoted' \u{1f512}\nsecond line";
     let guard = session.mutex(&name)?.reason(reason).lock().await?;
-    bench.pass(SHORT / 4).await;
+    bench.pass(short / 4).await;
     let other = bench.session().await?;
     let line = shown(&other, &bench, "x").await?;
     let place = &line.places[0];
     ensure_eq!(&*place.claim.note, reason, "the reason");
-    ensure!(place.age >= SHORT / 4, "an age of {:?} after {:?}", place.age, SHORT / 4);
+    ensure!(place.age >= short / 4, "an age of {:?} after {:?}", place.age, short / 4);
     ensure!(place.age < SOON, "an age of {:?}", place.age);
     let PlaceState::Held { since, .. } = place.state else { return Err(Failure::new("the holder waits")) };
-    ensure!(since >= SHORT / 4 && since <= place.age, "held for {since:?}, there for {:?}", place.age);
+    ensure!(since >= short / 4 && since <= place.age, "held for {since:?}, there for {:?}", place.age);
     if let Some(left) = place.left {
         ensure!(left <= LONG, "{left:?} left of a ttl of {LONG:?}");
     }
@@ -153,7 +154,8 @@ async fn a_tag_leads_to_its_hold(bench: Bench) -> Outcome {
 }
 
 async fn a_hold_is_broken_with_a_reason_on_record(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (a, b) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     let mutex = b.mutex(&name)?;
@@ -173,7 +175,8 @@ async fn a_hold_is_broken_with_a_reason_on_record(bench: Bench) -> Outcome {
 }
 
 async fn a_waiter_is_broken_and_comes_back_at_the_end(bench: Bench) -> Outcome {
-    let (a, b, c) = (bench.session().await?, bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (a, b, c) = (bench.session().await?, bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let guard = a.mutex(&name)?.lock().await?;
     let mutex = b.mutex(&name)?;
@@ -235,7 +238,8 @@ async fn a_leader_is_seen_by_everybody(bench: Bench) -> Outcome {
 }
 
 async fn a_leader_proclaims(bench: Bench) -> Outcome {
-    let (a, b) = (bench.session_of(SHORT).await?, bench.session().await?);
+    let short = bench.short();
+    let (a, b) = (bench.session_of(short).await?, bench.session().await?);
     let name = bench.name("x");
     let leadership = a.election(&name)?.campaign("one").await?;
     for value in ["two", "", "three"] {
@@ -244,7 +248,7 @@ async fn a_leader_proclaims(bench: Bench) -> Outcome {
         ensure_eq!(&*leader.value, value, "the value that was proclaimed");
     }
     // Renewals go on under the new value.
-    bench.pass(SHORT * 2).await;
+    bench.pass(short * 2).await;
     ensure!(leadership.guard().is_held(), "a leader that proclaimed lost the lead");
     ensure!(b.break_hold(&name, leadership.guard().tag(), "a test").await?, "the leader was not found");
     let kind = leadership.proclaim("four").await.err().map(|error| error.kind());

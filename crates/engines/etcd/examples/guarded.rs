@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Counts one on. `None` if the lock was lost before the write arrived, which `late` brings about: somebody breaks the hold, and this
 /// process does not know yet.
-pub async fn count(address: &str, late: bool) -> Result<Option<u64>, Box<dyn Error>> {
+pub(crate) async fn count(address: &str, late: bool) -> Result<Option<u64>, Box<dyn Error>> {
     let etcd = Etcd::from_url(&format!("etcd://{address}"))?;
     let mut kv = KvClient::new(Channel::from_shared(format!("http://{address}"))?.connect().await?);
     let session = Session::open(etcd.clone()).await?;

@@ -1,5 +1,4 @@
 //! The example does what it says.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "../examples/guarded.rs"]
 #[allow(dead_code, reason = "its own main is not called")]
