@@ -196,11 +196,17 @@ fn rights(facts: &Facts, rights: &Rights) -> Vec<Finding> {
 }
 
 fn user(facts: &Facts) -> Finding {
-    match &facts.user {
-        Some(user) => Finding::new(Severity::Ok, "etcd.user", format!("we are {user} to it")),
-        None => Finding::new(
+    const CODE: &str = "etcd.user";
+    match (&facts.user, facts.is_private) {
+        (Some(user), _) => Finding::new(Severity::Ok, CODE, format!("we are {user} to it")),
+        (None, true) => Finding::new(
             Severity::Note,
-            "etcd.user",
+            CODE,
+            "no user is in the url: unless it asks for certificates, whoever reaches it may take and break every lock",
+        ),
+        (None, false) => Finding::new(
+            Severity::Note,
+            CODE,
             "it asks nobody who they are: whoever reaches it may take and break every lock",
         ),
     }

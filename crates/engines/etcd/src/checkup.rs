@@ -129,10 +129,12 @@ async fn look(inner: &Arc<Inner>, office: &Office) -> Result<Facts> {
         };
         members.push(Member { address: address.clone(), word });
     }
+    let service = service(inner).await;
     if let Some(error) = trouble.filter(|_| members.iter().all(|member| member.word.is_err())) {
-        return Err(error);
+        // What is said of all of them, if there is something to say.
+        return Err(service.err().unwrap_or(error));
     }
-    let service = match service(inner).await {
+    let service = match service {
         Ok(service) => Ok(service),
         Err(error) if error.kind() == ErrorKind::Unavailable => Err(error.to_string()),
         Err(error) => return Err(error),

@@ -1,5 +1,4 @@
 //! What is found out about an ensemble.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
     io::{Read, Write},
