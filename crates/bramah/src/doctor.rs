@@ -3,8 +3,12 @@
 //! What every engine tells of itself is put into words once ([`Promise`]); what only one kind of store has to be asked
 //! for is in a file of its own, with a line in the table of kinds.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(feature = "file")]
 mod file;
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+mod majority;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -14,6 +18,8 @@ mod promise;
 #[cfg(feature = "redis")]
 mod redis;
 mod times;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use std::sync::Arc;
 
@@ -107,7 +113,14 @@ enum Span {
     Engine,
     /// Longer than that.
     #[cfg_attr(
-        not(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql")),
+        not(any(
+            feature = "file",
+            feature = "redis",
+            feature = "postgres",
+            feature = "mysql",
+            feature = "etcd",
+            feature = "zookeeper"
+        )),
         allow(dead_code, reason = "this build has no other store")
     )]
     Own,
@@ -129,6 +142,10 @@ const KINDS: &[Kind] = &[
     postgres::KIND,
     #[cfg(feature = "mysql")]
     mysql::KIND,
+    #[cfg(feature = "etcd")]
+    etcd::KIND,
+    #[cfg(feature = "zookeeper")]
+    zookeeper::KIND,
 ];
 
 /// Where the locks go that the examination takes.
@@ -224,6 +241,16 @@ fn wall_clock(wall_us: u64) -> Finding {
     let text = "the wall clock is before 2024: fences start too low, and a resource that has seen later ones \
                 refuses them; set the clock";
     Finding::new(Severity::Warning, CODE, text)
+}
+
+/// A time as finely as it was measured.
+#[cfg(any(feature = "redis", feature = "etcd", feature = "zookeeper"))]
+fn short(time: std::time::Duration) -> String {
+    match time.as_micros() {
+        us @ 0..1_000 => format!("{us}us"),
+        us @ 1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
+        us => format!("{}.{}s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
 }
 
 fn wall_now() -> u64 {

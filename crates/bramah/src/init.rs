@@ -52,6 +52,10 @@ mod tests {
     async fn a_store_that_needs_nothing_says_so() {
         for (url, said) in [
             ("memory:", "memory: needs no preparation: use it as it is"),
+            #[cfg(feature = "etcd")]
+            ("etcds://x", "etcds: needs no preparation: use it as it is"),
+            #[cfg(feature = "zookeeper")]
+            ("zookeeper://x", "zookeeper: needs no preparation: use it as it is"),
             ("gopher://x", "no store for gopher: in this build"),
         ] {
             assert!(schema(url).unwrap_err().to_string().starts_with(said), "{url}");

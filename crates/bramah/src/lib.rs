@@ -17,6 +17,8 @@
 //! | `redlock://host,host,host` | several Redis masters that know nothing of each other; with `redlocks` by TLS | `redis` |
 //! | `postgres://host/database` | PostgreSQL; [`init`] creates the tables | `postgres` |
 //! | `mysql://host/database` | MySQL or MariaDB; [`init`] creates the tables | `mysql` |
+//! | `etcd://host,host,host/prefix` | etcd, beside `etcdctl` and Go programs; with `etcds` by TLS | `etcd` |
+//! | `zookeeper://host,host,host/chroot` | ZooKeeper, beside Curator; with `zookeepers` by TLS | `zookeeper` |
 //!
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
@@ -28,6 +30,8 @@ mod url;
 use std::sync::Arc;
 
 pub use bramah_core::*;
+#[cfg(feature = "etcd")]
+pub use bramah_etcd as etcd;
 #[cfg(feature = "file")]
 pub use bramah_file::File;
 #[cfg(feature = "mysql")]
@@ -36,6 +40,8 @@ pub use bramah_mysql as mysql;
 pub use bramah_postgres as postgres;
 #[cfg(feature = "redis")]
 pub use bramah_redis as redis;
+#[cfg(feature = "zookeeper")]
+pub use bramah_zookeeper as zookeeper;
 pub use init::{init, schema};
 
 /// Opens a session with the defaults on the store at `url`.
@@ -64,6 +70,10 @@ pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
         ("postgres" | "postgresql", _) => Ok(postgres::Postgres::from_url(url)?.into()),
         #[cfg(feature = "mysql")]
         ("mysql" | "mariadb", _) => Ok(mysql::MySql::from_url(url)?.into()),
+        #[cfg(feature = "etcd")]
+        ("etcd" | "etcds", _) => Ok(etcd::Etcd::from_url(url)?.into()),
+        #[cfg(feature = "zookeeper")]
+        ("zookeeper" | "zookeepers", _) => Ok(zookeeper::ZooKeeper::from_url(url)?.into()),
         (scheme, _) => Err(url::unknown(scheme)),
     }
 }

@@ -22,6 +22,10 @@ pub(crate) const SCHEMES: &[&str] = &[
     "postgres://host/database",
     #[cfg(feature = "mysql")]
     "mysql://host/database",
+    #[cfg(feature = "etcd")]
+    "etcd://host,host,host",
+    #[cfg(feature = "zookeeper")]
+    "zookeeper://host,host,host/chroot",
 ];
 
 /// The schemes of Redis URLs. Those with two s are the same over TLS.
@@ -103,7 +107,9 @@ pub(crate) fn redacted(url: &str) -> String {
             let keys: Vec<String> = query
                 .split('&')
                 .map(|pair| match pair.split_once('=') {
-                    Some((key, value)) if matches!(key, "layout" | "mode" | "fair" | "prefix") => {
+                    Some((key, value))
+                        if matches!(key, "layout" | "mode" | "fair" | "prefix" | "mutex" | "acl") =>
+                    {
                         format!("{key}={value}")
                     }
                     Some((key, _)) => format!("{key}=***"),
@@ -146,6 +152,9 @@ mod tests {
             ("redlock://u:a,b@h1,u:c,d@h2/0", "redlock://h1,h2/0"),
             ("redlock://a,u:p@b,c", "redlock://b,c"),
             ("redis://h?password=x&layout=plain", "redis://h?password=***&layout=plain"),
+            ("etcd://u:p@a,b:2379,c/locks?margin=2s", "etcd://a,b:2379,c/locks?margin=***"),
+            ("zookeeper://u:a,b?c@h1,h2/x", "zookeeper://h1,h2/x"),
+            ("zookeeper://u:p@h1,h2/x?acl=open&mutex=latch", "zookeeper://h1,h2/x?acl=open&mutex=latch"),
             ("file:///a/b@c", "file:///a/b@c"),
             ("memory:", "memory:"),
         ] {

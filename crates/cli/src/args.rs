@@ -33,7 +33,9 @@ pub(crate) struct Place {
     /// Where the locks live: file:///dir for the processes of one user on one machine; redis://host,
     /// redis+sentinel://host,host/service or redis+cluster://host,host for machines that share a Redis or Valkey,
     /// rediss with TLS; postgres://host/database or
-    /// mysql://host/database for those who share a PostgreSQL, MySQL or MariaDB; memory: for trying things out, as it ends with the process and excludes nobody else.
+    /// mysql://host/database for those who share a PostgreSQL, MySQL or MariaDB; etcd://host,host,host or
+    /// zookeeper://host,host,host/chroot for those who share an etcd or a ZooKeeper, etcds and zookeepers with TLS;
+    /// memory: for trying things out, as it ends with the process and excludes nobody else.
     /// [default: $BRAMAH_ENGINE, else the profile's, else file: with ~/.local/state/bramah]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) engine: Option<String>,

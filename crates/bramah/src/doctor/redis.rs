@@ -13,7 +13,7 @@ use bramah_redis::{
     redlock::Redlock,
 };
 
-use super::{Finding, Kind, Promise, Severity, Span};
+use super::{Finding, Kind, Promise, Severity, Span, short};
 
 pub(super) const ONE: Kind = kind(
     &["redis", "rediss"],
@@ -358,14 +358,6 @@ fn hidden(server: &Server) -> Option<Finding> {
     }
     let text = format!("not for this user to ask: {}; locks do not need it", unknown.join(", "));
     Some(Finding::new(Severity::Note, "redis.hidden", text))
-}
-
-fn short(time: Duration) -> String {
-    match time.as_micros() {
-        us @ 0..1_000 => format!("{us}us"),
-        us @ 1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),
-        us => format!("{}.{}s", us / 1_000_000, us % 1_000_000 / 100_000),
-    }
 }
 
 #[cfg(test)]

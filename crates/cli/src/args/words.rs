@@ -43,8 +43,8 @@ before the store may hand the lock on, and bramah exits with 79. If bramah is ki
 process does the same at once; if it is frozen, in time before the ttl is over. On file: nothing
 runs out by time: a frozen bramah keeps the lock and its command runs on. A lock that somebody
 breaks is handed on at once, and the command is ended when bramah learns of it: at once where the
-store can tell (redis: without a cluster), else within a third of the ttl, and then with a tenth
-of the ttl as grace at the most.
+store can tell (redis: without a cluster, etcd:, zookeeper:), else within a third of the ttl, and
+then with a tenth of the ttl as grace at the most.
 
 Examples:
   bramah run deploy/prod --reason \"hotfix 1.4.2\" -- ./deploy.sh
@@ -99,8 +99,8 @@ Example:
 pub(super) const BREAK: &str = "\
 The lock goes to the next in line at once, and the fence rises: what the old holder still writes
 is refused by whatever checks fences. The old holder learns at once where the store can tell (redis:
-without a cluster), else with its next renewal (a third of its ttl). Somebody who waits goes to the end of the line. Exit code 1 if there is no such hold or
-place.
+without a cluster, etcd:, zookeeper:), else with its next renewal (a third of its ttl). Somebody who
+waits goes to the end of the line. Exit code 1 if there is no such hold or place.
 
 Example:
   bramah show deploy/prod      # says h3f09a4c2b1d7

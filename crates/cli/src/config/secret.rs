@@ -63,11 +63,18 @@ pub(super) fn objection(url: &str) -> Option<&'static str> {
     }
 }
 
-/// Puts the password to every host. User names stay, and the first host's is that of all that have none.
+/// Stores whose URLs have one login, before all hosts.
+const ONE_LOGIN: [&str; 4] = ["etcd:", "etcds:", "zookeeper:", "zookeepers:"];
+
+/// Puts the password to every host, or before all of them. User names stay, and the first host's is that of all that have none.
 pub(super) fn with_password(url: &str, password: &[u8]) -> String {
     let Some((scheme, rest)) = url.split_once("//") else { return url.to_owned() };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let password = encode(password);
+    if ONE_LOGIN.contains(&scheme) {
+        let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        return format!("{scheme}//{user}:{password}@{hosts}{tail}");
+    }
     let first =
         authority.split(',').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
     let hosts: Vec<String> = authority
@@ -109,6 +116,8 @@ mod tests {
                 "redlock://:p%40%2F%25@a:1,ana:p%40%2F%25@b:2,:p%40%2F%25@c?layout=x",
             ),
             ("postgres:///db", "postgres://:p%40%2F%25@/db"),
+            ("etcd://ana@a:1,b,c/locks", "etcd://ana:p%40%2F%25@a:1,b,c/locks"),
+            ("zookeepers://ana@a,b/x?ca=y", "zookeepers://ana:p%40%2F%25@a,b/x?ca=y"),
         ] {
             assert_eq!(with_password(url, b"p@/%"), whole);
             assert_eq!(objection(url), None);

@@ -132,6 +132,8 @@ fn version_says_which_and_what_it_can_open() {
         "redlock://host,host,host",
         "postgres://host/database",
         "mysql://host/database",
+        "etcd://host,host,host",
+        "zookeeper://host,host,host/chroot",
     ];
     assert_eq!(ask(&["version"]), format!("bramah {version}\nstores: {}\n", stores.join(", ")));
     let listed = stores.map(|store| format!("\"{store}\"")).join(",");

@@ -23,6 +23,7 @@
 //! [`proto`] has the calls and messages. It is generated from the `.proto` files of etcd, which lie in `proto/`, and is checked in: to
 //! build this takes no protoc.
 
+pub mod checkup;
 mod claims;
 mod condition;
 mod config;

@@ -71,6 +71,11 @@ impl Config {
         };
         let [mut ca, mut cert, mut key] = [const { None::<PathBuf> }; 3];
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if !place.contains('@') && query.contains('@') {
+            return Err(wrong(
+                "there is an @ behind the members; write / ? # and @ of a user or password as %2F %3F %23 and %40",
+            ));
+        }
         let (user, place) = match place.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
             None => (None, place),
@@ -194,8 +199,8 @@ fn read_member(text: &str) -> Result<String> {
         !inner.is_empty()
             && inner.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':'))
     };
-    let shown: String = text.chars().take(60).flat_map(char::escape_debug).collect();
-    let refuse = || wrong(format!("\"{shown}\" is no member; write host or host:port, joined by commas"));
+    // Not shown: it may be a password in the wrong place.
+    let refuse = || wrong("a member is host, host:port or [ipv6]:port; write them joined by commas");
     let after_bracket = text.rfind(']').map_or(0, |at| at + 1);
     let (host, port) = match text.get(after_bracket..).and_then(|rest| rest.rfind(':')) {
         Some(at) => text.split_at(after_bracket + at),
@@ -283,10 +288,12 @@ mod tests {
             ("zookeepers://u:secret@h", "needs ca="),
             ("zookeepers://u:secret@h?ca=a.pem&cert=b.pem", "go together"),
             ("zookeeper://u:secret@h?ca=a.pem", "go with zookeepers://"),
-            ("zookeeper://u:secret@", "is no member"),
-            ("zookeeper://u:secret@a,,b", "is no member"),
-            ("zookeeper://u:secret@a:0", "is no member"),
-            ("zookeeper://u:secret@a b", "is no member"),
+            ("zookeeper://u:secret@", "a member is host"),
+            ("zookeeper://u:secret@a,,b", "a member is host"),
+            ("zookeeper://u:secret@a:0", "a member is host"),
+            ("zookeeper://u:secret@a b", "a member is host"),
+            ("zookeeper://u:secret", "a member is host"),
+            ("zookeeper://u:sec?secret@a", "there is an @"),
             ("zookeeper://secret@a", "user:password@"),
             ("zookeeper://u:secret@a/x//y", "the chroot is a path"),
             ("zookeeper://u:secret@a/../y", "the chroot is a path"),

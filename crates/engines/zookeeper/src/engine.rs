@@ -59,7 +59,7 @@ impl Inner {
 
     async fn open(self: &Arc<Self>, opening: Arc<Opening>) -> Result<Duration> {
         if opening.keep == Keep::Nobody {
-            let text = "a lock on ZooKeeper ends with its process, and cannot be left; use Redis, or a database in table mode";
+            let text = "a lock on ZooKeeper ends with its process, and cannot be left; use etcd, Redis, or a database in table mode";
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 format!("zookeeper {}: {text}", self.base.server),
