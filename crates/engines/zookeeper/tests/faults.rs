@@ -64,15 +64,20 @@ async fn all_members_restarted_cost_nobody_the_count() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_at_a_member_that_is_cut_off_knows_before_the_next_is_granted() {
     let stage = stage().await;
-    let follower = stage.follower();
+    cut_off_with(&stage, stage.follower()).await;
+    cut_off_with(&stage, stage.ensemble.leader().unwrap()).await;
+}
+
+/// A minority that a holder is in.
+async fn cut_off_with(stage: &Stage, member: usize) {
     // It knows of no other member, so it stays at this one.
-    let (holder, _proxies) = stage.client(&[follower], ms(3000)).await;
-    let (next, _others) = stage.client(&stage.others(follower), ms(3000)).await;
+    let (holder, _proxies) = stage.client(&[member], ms(3000)).await;
+    let (next, _others) = stage.client(&stage.others(member), ms(3000)).await;
     let guard = Arc::new(lock(&holder, "x").await);
     let (lost, first) = (loss(&guard), guard.fence().unwrap());
     let granted = waiter(&next, "x");
     waiting(&next, "x", 1).await;
-    stage.ensemble.isolate(follower);
+    stage.ensemble.isolate(member);
     let (granted, second) = soon("the next grant", granted).await.unwrap();
     let lost = soon("the loss", lost).await.unwrap();
     assert!(lost <= granted, "told {:?} after the next grant", lost.since(granted));
