@@ -128,7 +128,10 @@ fn a_waiter_that_was_stopped_is_passed_over_and_is_not_granted_when_it_goes_on(
         // Both that were ahead of it have gone, and still it is not its turn.
         lab::waiting(&a, "y", 1).await;
         let said = stopped.puppet.heard(Duration::ZERO);
-        assert!(said.as_ref().is_none_or(|said| said.starts_with("error ")), "{said:?} while another holds it");
+        assert!(
+            said.as_ref().is_none_or(|said| said.starts_with("error ")),
+            "{said:?} while another holds it"
+        );
         assert!(last.is_held());
         if said.is_some() {
             stopped.puppet.tell("lock y").unwrap();

@@ -63,8 +63,7 @@ fn left(server: &Server, member: usize, lease: &str) -> Result<u64, String> {
 async fn a_new_leader_gives_a_lost_holder_its_time_again_and_nobody_counts_on_it() {
     let server = three();
     let proxied = Proxied::before(&server);
-    let (far, near) =
-        (proxied.session(Duration::from_secs(3)).await, session_at(&server, &ALL, LONG).await);
+    let (far, near) = (proxied.session(Duration::from_secs(3)).await, session_at(&server, &ALL, LONG).await);
     let old = far.mutex("x").unwrap().lock().await.unwrap();
     let next = waiter(&near, "x");
     lab::waiting(&near, "x", 1).await;
@@ -102,6 +101,7 @@ async fn a_new_leader_gives_a_lost_holder_its_time_again_and_nobody_counts_on_it
         proxy.sever();
     });
     next.release().await;
+    drop(old);
     got(waiter(&far, "x")).await.release().await;
     settled(&server, [far, near]).await;
 }

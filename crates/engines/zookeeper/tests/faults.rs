@@ -123,6 +123,7 @@ async fn without_a_majority_nobody_is_granted_anything_and_the_holder_gives_up_i
     stage.is_empty().await;
 }
 
+/// B40: the node goes with the session, and its holder has known since its own deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_is_cut_off_past_its_session_knows_before_the_next_is_granted() {
     let stage = stage().await;
@@ -232,6 +233,7 @@ fn creates(bytes: &[u8]) -> bool {
     bytes.windows(5).any(|window| window == b"lock-") && bytes.windows(9).any(|window| window == b"bramah 1 ")
 }
 
+/// B41: the first try is found again by its id. What a client does that has none is in `traps.rs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_creation_whose_answer_is_lost_leaves_one_node_and_no_ghost() {
     let stage = stage().await;
@@ -385,6 +387,7 @@ fn uuid(id: ClaimId) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
+/// B42: with the same id in its name, and not of our session. What a client does that goes by the name is in `traps.rs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_another_session_is_not_taken_for_ours_although_its_name_is() {
     let stage = stage().await;

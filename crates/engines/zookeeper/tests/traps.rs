@@ -24,7 +24,6 @@ async fn a_session_that_is_lost_is_known_by_our_clock_and_not_to_one_that_waits_
     let stage = stage().await;
     let (holder, ways) = stage.client(&[0, 1, 2], ms(1500)).await;
     let next = stage.session(ms(10_000)).await;
-    lock(&next, "naive").await.release().await;
     let proxies = stage.ensemble.proxies().unwrap();
     let naive = Naive::connect(&proxies, ms(2250)).await;
     let node = naive.create("naive").await.unwrap();
@@ -77,7 +76,8 @@ async fn a_session_that_is_closed_by_force_is_told_at_once_and_the_line_goes_on(
             let at_the_end = async {
                 loop {
                     let line = second.inspect(&Name::new("x").unwrap()).await.ok().flatten();
-                    let last = line.and_then(|line| Some((line.places.len(), line.places.last()?.claim.id.session)));
+                    let last =
+                        line.and_then(|line| Some((line.places.len(), line.places.last()?.claim.id.session)));
                     if last == Some((3, holder.id())) {
                         return;
                     }
@@ -139,9 +139,6 @@ async fn a_creation_whose_answer_is_lost_is_found_by_us_and_a_ghost_to_one_that_
     let stage = stage().await;
     let (session, ways) = stage.client(&[0, 1, 2], ms(5000)).await;
     let other = stage.session(ms(5000)).await;
-    for name in ["naive", "ours"] {
-        lock(&other, name).await.release().await;
-    }
     let proxies = stage.ensemble.proxies().unwrap();
     let naive = Naive::connect(&proxies, ms(5000)).await;
     lose_one(&proxies);
@@ -156,9 +153,10 @@ async fn a_creation_whose_answer_is_lost_is_found_by_us_and_a_ghost_to_one_that_
     naive.delete("naive", &node).await;
     waiting(&other, "naive", 1).await;
     assert!(!behind.is_finished(), "the ghost keeps everybody out");
+    naive.make_folder("ours").await.unwrap();
     let lost = lose_one(&ways);
     let guard = lock(&session, "ours").await;
-    assert_eq!(lost.load(Ordering::SeqCst), 1, "no answer was lost");
+    assert!(lost.load(Ordering::SeqCst) > 0, "no answer was lost");
     let alone = async {
         while naive.line("ours").await.len() != 1 {
             tokio::time::sleep(ms(10)).await;
@@ -197,9 +195,6 @@ async fn a_node_of_a_session_before_is_a_lock_to_one_that_goes_by_its_name_and_n
     let stage = stage().await;
     let (holder, ways) = stage.client(&[0, 1, 2], ms(3000)).await;
     let next = stage.session(ms(10_000)).await;
-    for name in ["naive", "ours"] {
-        lock(&next, name).await.release().await;
-    }
     let proxies = stage.ensemble.proxies().unwrap();
     let before = Naive::connect(&proxies, ms(4500)).await;
     let node = before.create("naive").await.unwrap();
@@ -210,21 +205,27 @@ async fn a_node_of_a_session_before_is_a_lock_to_one_that_goes_by_its_name_and_n
     cut_off(&proxies);
     cut_off(&ways);
     // It begins anew, and looks for the node that it has.
-    let again = Naive::connect(&stage.ensemble.proxies().unwrap(), ms(4500)).await;
-    assert_eq!(again.line("naive").await.first(), Some(&node), "the test's own premise: it believes to hold it");
+    let others = stage.ensemble.proxies().unwrap();
+    let again = Naive::connect(&others, ms(4500)).await;
+    assert_eq!(
+        again.line("naive").await.first(),
+        Some(&node),
+        "the test's own premise: it believes to hold it"
+    );
     let (_, beside) = soon("the grant beside it", beside).await.unwrap();
     assert!(again.is_connected() && beside.is_held(), "its session lives, and another has the lock");
     let (_, after) = soon("the grant after ours", after).await.unwrap();
     assert!(!old.is_held());
     reconnect(&ways);
+    drop(old);
     // Ours is back, with a session of its own that has nothing: it stands behind.
     let anew = waiter(&holder, "ours");
     waiting(&next, "ours", 1).await;
-    assert!(!old.is_held() && after.is_held() && !anew.is_finished());
+    assert!(after.is_held() && !anew.is_finished());
     beside.release().await;
     after.release().await;
     soon("its turn", anew).await.unwrap().1.release().await;
-    drop((before, again, old));
+    drop((before, again));
     reconnect(&proxies);
     stage.settled([holder, next]).await;
 }
@@ -238,9 +239,6 @@ async fn a_follower_that_is_behind_confirms_a_lost_lock_to_one_that_reads_and_no
     let follower = stage.follower();
     let (holder, _ways) = stage.client(&[follower], ms(6000)).await;
     let (next, _others) = stage.client(&stage.others(follower), ms(6000)).await;
-    for name in ["naive", "ours", "free"] {
-        lock(&holder, name).await.release().await;
-    }
     let proxy = Proxy::to(&stage.ensemble.addresses()[follower]).unwrap();
     let naive = Naive::connect(std::slice::from_ref(&proxy), ms(6000)).await;
     let node = naive.create("naive").await.unwrap();

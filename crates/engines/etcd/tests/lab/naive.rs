@@ -40,7 +40,8 @@ pub(crate) struct Watcher(Streaming<WatchResponse>);
 impl Watcher {
     /// Goes on from this revision.
     pub(crate) async fn from(channel: &Channel, key: &[u8], start_revision: i64) -> Self {
-        let create = WatchCreateRequest { key: key.to_vec(), start_revision, ..WatchCreateRequest::default() };
+        let create =
+            WatchCreateRequest { key: key.to_vec(), start_revision, ..WatchCreateRequest::default() };
         let create = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
         // A stream that ended would end the watch with it.
         let requests = tokio_stream::once(create).chain(tokio_stream::pending());

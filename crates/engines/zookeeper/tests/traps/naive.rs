@@ -26,8 +26,15 @@ impl Naive {
         self.0.state() == SessionState::SyncConnected
     }
 
-    /// Enters a line that was there once. The name of its node.
+    /// Makes a line that stays when nobody is in it.
+    pub(crate) async fn make_folder(&self, name: &str) -> Result<(), Error> {
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        self.0.mkdir(&format!("/faults/{name}"), &options).await
+    }
+
+    /// Enters a line. The name of its node.
     pub(crate) async fn create(&self, name: &str) -> Result<String, Error> {
+        self.make_folder(name).await?;
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
         let (_, number) = self.0.create(&format!("/faults/{name}/lock-"), b"", &options).await?;
         Ok(format!("lock-{number}"))
@@ -53,7 +60,11 @@ impl Naive {
 
     /// The line as this client's member knows it.
     pub(crate) async fn line(&self, name: &str) -> Vec<String> {
-        let mut nodes = self.0.list_children(&format!("/faults/{name}")).await.unwrap();
+        let mut nodes = match self.0.list_children(&format!("/faults/{name}")).await {
+            // A folder in which nobody is goes after a while.
+            Err(Error::NoNode) => Vec::new(),
+            nodes => nodes.unwrap(),
+        };
         // Ten digits are the last of each.
         nodes.sort_by_key(|node| node[node.len() - 10..].to_owned());
         nodes
@@ -61,8 +72,7 @@ impl Naive {
 
     /// What ends when this client is told that a node has.
     pub(crate) async fn end_of(&self, name: &str, node: &str) -> JoinHandle<()> {
-        let (there, watcher) =
-            self.0.check_and_watch_stat(&format!("/faults/{name}/{node}")).await.unwrap();
+        let (there, watcher) = self.0.check_and_watch_stat(&format!("/faults/{name}/{node}")).await.unwrap();
         assert!(there.is_some(), "no node {node}");
         tokio::spawn(async move { drop(watcher.changed().await) })
     }
