@@ -97,8 +97,17 @@ impl Ticket {
         (length == REQUEST && id != 0).then_some(Self { id, password })
     }
 
-    /// Takes the session over at a member, and closes it.
-    pub(crate) fn close(&self, address: &str) -> std::io::Result<()> {
+    /// Takes the session over at a member and closes it, again if its client was faster and has it back.
+    pub(crate) fn close(&self, address: &str) -> Result<(), String> {
+        bramah_lab::until("the end of the session", SOON, || match self.try_close(address) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("it was there".to_owned()),
+            Err(why) => Err(why.to_string()),
+        })
+    }
+
+    /// Whether it was closed already.
+    fn try_close(&self, address: &str) -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(SOON))?;
         let mut request = REQUEST.to_be_bytes().to_vec();
@@ -110,14 +119,12 @@ impl Ticket {
         request.extend(self.password);
         request.push(0);
         stream.write_all(&request)?;
-        let granted = answer(&mut stream)?;
-        // The time-out that was granted: none for who is not the session.
-        if granted.get(4..8).is_none_or(|timeout| timeout == [0; 4]) {
-            return Err(std::io::Error::other("the session is not there"));
+        // The time-out that is granted: none for a session that is not there.
+        if answer(&mut stream)?.get(4..8) == Some(&[0; 4]) {
+            return Ok(true);
         }
-        let close = [8_i32, 1, -11].map(i32::to_be_bytes).concat();
-        stream.write_all(&close)?;
-        answer(&mut stream).map(drop)
+        stream.write_all(&[8_i32, 1, -11].map(i32::to_be_bytes).concat())?;
+        answer(&mut stream).map(|_| false)
     }
 }
 
