@@ -69,9 +69,12 @@ async fn a_session_that_is_closed_by_force_is_told_at_once_and_the_line_goes_on(
         let next = waiter(&second, "x");
         waiting(&second, "x", if robbed.is_some() { 2 } else { 1 }).await;
         let (lost, before) = (loss(&guard), guard.fence().unwrap());
-        let closed = now();
         let address = stage.ensemble.addresses().remove(stage.follower());
+        // Meanwhile it does not take its session back: a member may leave one that does so unanswered, and its driver waits for that.
+        cut_off(&proxies);
         tokio::task::block_in_place(|| ticket.close(&address)).unwrap();
+        reconnect(&proxies);
+        let closed = now();
         if let Some(robbed) = robbed {
             // It stands in line again, at the end.
             let at_the_end = async {

@@ -109,7 +109,8 @@ impl Ticket {
     /// Whether it was closed already.
     fn try_close(&self, address: &str) -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(SOON))?;
+        // One that comes while the session is on its way to another member may be left unanswered.
+        stream.set_read_timeout(Some(ms(2000)))?;
         let mut request = REQUEST.to_be_bytes().to_vec();
         // The version, and that we have seen nothing.
         request.extend([0; 12]);
