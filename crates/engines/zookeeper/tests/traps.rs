@@ -57,8 +57,8 @@ async fn a_session_that_is_lost_is_known_by_our_clock_and_not_to_one_that_waits_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_closed_by_force_is_told_at_once_and_the_line_goes_on() {
     let stage = stage().await;
-    let (holder, proxies) = stage.client(&[0, 1, 2], ms(30_000)).await;
-    let (second, third) = (stage.session(ms(30_000)).await, stage.session(ms(30_000)).await);
+    let (holder, proxies) = stage.client(&[0, 1, 2], ms(20_000)).await;
+    let (second, third) = (stage.session(ms(20_000)).await, stage.session(ms(20_000)).await);
     for who in ["a holder", "a waiter"] {
         let guard = Arc::new(lock(if who == "a holder" { &holder } else { &third }, "x").await);
         let robbed = (who == "a waiter").then(|| waiter(&holder, "x"));
@@ -101,7 +101,7 @@ async fn a_session_that_is_closed_by_force_is_told_at_once_and_the_line_goes_on(
             continue;
         }
         let told = soon("the loss", lost).await.unwrap();
-        // A renewal comes every 10 s.
+        // A renewal comes every 6.6 s.
         assert!(told.since(closed) < ms(5000), "told after {:?}", told.since(closed));
         let (_, next) = soon("the next grant", next).await.unwrap();
         assert!(!guard.is_held() && next.fence().unwrap() > before);
