@@ -60,6 +60,7 @@ pub use members::Members;
 pub use patience::until;
 pub use pgbouncer::{PgBouncer, Pooling};
 pub use postgres::{How, Postgres};
+pub use processes::{freeze, thaw};
 pub use proxy::{Counts, Fault, Loss, Proxy};
 pub use redis::Redis;
 pub use replicated::Replicated;

@@ -9,8 +9,12 @@ use crate::patience::until;
 /// How long a signal may take to be heard.
 const HEARD: Duration = Duration::from_secs(10);
 
-/// Stops a process and its children, so that none of them does anything.
-pub(crate) fn freeze(pid: u32) -> Result<(), String> {
+/// Stops a process and its children, as by SIGSTOP, and waits until none of them does anything.
+///
+/// # Errors
+///
+/// When there is no such process, or it does not stop.
+pub fn freeze(pid: u32) -> Result<(), String> {
     send(pid, Signal::STOP)?;
     // It may be in the midst of starting one more.
     await_stop(pid)?;
@@ -23,7 +27,11 @@ pub(crate) fn freeze(pid: u32) -> Result<(), String> {
 }
 
 /// Lets them go on.
-pub(crate) fn thaw(pid: u32) -> Result<(), String> {
+///
+/// # Errors
+///
+/// When there is no such process.
+pub fn thaw(pid: u32) -> Result<(), String> {
     for child in children(pid)? {
         let _ = send(child, Signal::CONT);
     }

@@ -8,36 +8,13 @@ use std::time::Duration;
 
 use bramah_core::{Fence, Guard, Session};
 use bramah_lab::{Etcd as Server, Fault, Loss, servers::Flavor};
-use lab::{Proxied, SOON, session_at, settled, until_free};
+use lab::{Proxied, SOON, got, others, session_at, settled, until_free, waiter};
 
 /// Long enough that a member may be replaced, short enough to be waited for.
 const TTL: Duration = Duration::from_secs(3);
 
 fn three() -> Server {
     Server::start(Flavor::Etcd35, 3).unwrap()
-}
-
-fn others(of: usize) -> Vec<usize> {
-    (0..3).filter(|member| *member != of).collect()
-}
-
-fn waiter(session: &Session, name: &str) -> tokio::task::JoinHandle<Guard> {
-    let mutex = session.mutex(name).unwrap();
-    tokio::spawn(async move {
-        loop {
-            match mutex.lock().await {
-                Ok(guard) => return guard,
-                Err(error) if error.kind().is_transient() => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    })
-}
-
-async fn got(waiter: tokio::task::JoinHandle<Guard>) -> Guard {
-    tokio::time::timeout(SOON, waiter).await.expect("no grant").unwrap()
 }
 
 /// Gives it on so often, from one session to the other and back. The last guard, and its fence above all others.
@@ -230,6 +207,50 @@ async fn locks_survive_a_restart_of_all_members() {
     guard.release().await;
     until_free(&server);
     settled(&server, [a, b]).await;
+}
+
+/// Whoever came first is served first, whatever happens to members meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_is_served_in_order_whatever_happens_to_members() {
+    let server = three();
+    let ttl = Duration::from_secs(20);
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(session_at(&server, &[0, 1, 2], ttl).await);
+    }
+    for harm in ["the leader is killed", "a follower freezes", "a minority is cut off", "all are restarted"] {
+        let holder = got(waiter(&sessions[0], "x")).await;
+        let mut line = Vec::new();
+        for session in &sessions[1..] {
+            line.push(waiter(session, "x"));
+            lab::waiting(&sessions[0], "x", line.len()).await;
+        }
+        let leader = server.leader().unwrap();
+        let follower = others(leader)[0];
+        match harm {
+            "the leader is killed" => server.kill(leader).unwrap(),
+            "a follower freezes" => server.freeze(follower).unwrap(),
+            "a minority is cut off" => server.isolate(leader),
+            _ => lab::restart(&server),
+        }
+        let mut last = holder.fence();
+        holder.release().await;
+        while !line.is_empty() {
+            let next = got(line.remove(0)).await;
+            assert!(next.is_held() && next.fence() > last, "{harm}: {:?} after {last:?}", next.fence());
+            assert!(line.iter().all(|later| !later.is_finished()), "{harm}: not in order");
+            last = next.fence();
+            next.release().await;
+        }
+        match harm {
+            "the leader is killed" => server.start_again(leader).unwrap(),
+            "a follower freezes" => server.thaw(follower).unwrap(),
+            _ => server.heal(),
+        }
+        server.await_leader(&[0, 1, 2]).unwrap();
+    }
+    let sessions: [Session; 4] = sessions.try_into().unwrap();
+    settled(&server, sessions).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,11 +2,12 @@
 
 #![allow(dead_code, reason = "each test has its own")]
 
+pub(crate) mod naive;
 pub(crate) mod raw;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Engine, Name, Session};
+use bramah_core::{Engine, Guard, Name, Session};
 use bramah_etcd::{Config, Etcd};
 use bramah_lab::{
     Etcd as Server, Proxy,
@@ -64,6 +65,31 @@ impl Proxied {
     pub(crate) fn all(&self, change: impl Fn(&Proxy)) {
         self.proxies.iter().for_each(change);
     }
+}
+
+/// The members of three that are not this one.
+pub(crate) fn others(of: usize) -> Vec<usize> {
+    (0..3).filter(|member| *member != of).collect()
+}
+
+/// Waits for a lock, however often etcd is away.
+pub(crate) fn waiter(session: &Session, name: &str) -> tokio::task::JoinHandle<Guard> {
+    let mutex = session.mutex(name).unwrap();
+    tokio::spawn(async move {
+        loop {
+            match mutex.lock().await {
+                Ok(guard) => return guard,
+                Err(error) if error.kind().is_transient() => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+}
+
+pub(crate) async fn got(waiter: tokio::task::JoinHandle<Guard>) -> Guard {
+    tokio::time::timeout(SOON, waiter).await.expect("no grant").unwrap()
 }
 
 /// Waits until so many wait in a line.

@@ -1,5 +1,7 @@
 //! Three members, clients that can be cut off from each of them, and what is asked of every failure.
 
+#![allow(dead_code, reason = "each test has its own")]
+
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -26,9 +28,14 @@ pub(crate) struct Stage {
 }
 
 pub(crate) async fn stage() -> Stage {
+    stage_with(&[]).await
+}
+
+/// With these lines in the members' configuration.
+pub(crate) async fn stage_with(settings: &[(&str, &str)]) -> Stage {
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let turn = TURN.lock().await;
-    Stage { ensemble: tokio::task::block_in_place(|| Ensemble::start(3)).unwrap(), _turn: turn }
+    Stage { ensemble: tokio::task::block_in_place(|| Ensemble::with(3, settings)).unwrap(), _turn: turn }
 }
 
 impl Stage {
@@ -60,7 +67,7 @@ impl Stage {
         self.others(leader)[0]
     }
 
-    /// Nobody stands in any line.
+    /// Nobody stands in any line, and no node of a session is left.
     pub(crate) async fn is_empty(&self) {
         let engine: Arc<dyn Engine> = ZooKeeper::from_url(&self.url()).unwrap().into();
         let empty = async {
@@ -72,6 +79,27 @@ impl Stage {
             }
         };
         soon("empty lines", empty).await;
+        self.counts("zk_ephemerals_count", 0).await;
+    }
+
+    /// Closes the sessions, after which nothing is left: no node, and no session with ZooKeeper.
+    pub(crate) async fn settled<const N: usize>(&self, sessions: [Session; N]) {
+        for session in sessions {
+            assert_eq!(session.close(SOON).await.left, []);
+        }
+        self.is_empty().await;
+        self.counts("zk_global_sessions", 0).await;
+    }
+
+    /// Waits until the leader counts so many of something.
+    async fn counts(&self, what: &str, count: u64) {
+        let line = format!("{what}\t{count}");
+        let counted = || {
+            let told = self.ensemble.ask(self.ensemble.leader()?, "mntr")?;
+            let found = told.lines().find(|told| told.starts_with(what)).unwrap_or(what);
+            if found == line { Ok(()) } else { Err(found.to_owned()) }
+        };
+        tokio::task::block_in_place(|| bramah_lab::until(&line, SOON, counted)).unwrap();
     }
 }
 
