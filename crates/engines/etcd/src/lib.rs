@@ -23,6 +23,7 @@
 //! [`proto`] has the calls and messages. It is generated from the `.proto` files of etcd, which lie in `proto/`, and is checked in: to
 //! build this takes no protoc.
 
+mod behind;
 mod claims;
 mod condition;
 mod config;
@@ -39,6 +40,7 @@ mod queue;
 mod renewal;
 mod room;
 mod survey;
+mod turnstile;
 mod value;
 mod watches;
 

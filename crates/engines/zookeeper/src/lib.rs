@@ -38,6 +38,7 @@ mod error;
 mod fence;
 mod flights;
 mod guarded;
+mod leaving;
 mod line;
 mod names;
 mod office;
