@@ -170,7 +170,7 @@ impl Crowd<'_> {
     }
 }
 
-/// Waits until whatever ended with the last ones has arrived, so that it is in nobody's way.
+/// So many sessions of one engine and one keeper.
 pub(super) async fn open(
     engine: &Arc<super::spy::Spy>,
     keeper: &bramah::Keeper,

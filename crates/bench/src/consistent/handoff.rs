@@ -13,7 +13,7 @@ use bramah::{Clock, Guard, Session};
 
 use crate::{
     drive::{Result, text},
-    scores::{Goal, Rounds, Scores},
+    scores::{Rounds, Scores},
 };
 
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -182,7 +182,6 @@ pub(super) async fn run<B: Contender>(
     scores.figure("bramah, hand-offs a second", &ours, "");
     scores.figure("  from a release to the next grant, p50", &gap, "ms");
     scores.figure("  p99", &far, "ms");
-    let what = format!("hand-offs/s over the bare recipe, {tasks} tasks, {server}");
-    scores.goal("C2", &what, &ours.over(&floor), Goal::Above(0.0));
+    scores.figure("hand-offs/s over the bare recipe", &ours.over(&floor), "");
     Ok(())
 }
