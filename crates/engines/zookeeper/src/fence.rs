@@ -22,6 +22,9 @@ use crate::{base::Base, entry::Node, record, room::Room};
 /// How often somebody else may be faster.
 const TRIES: usize = 64;
 
+/// Ends when the node is not any more as it was read.
+type Changed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 type Asked<'r> = Pin<Box<dyn Future<Output = Result<Option<(Floor, OneshotWatcher)>, Said>> + Send + 'r>>;
 
 /// What stands in the node of the largest fence.
@@ -53,7 +56,7 @@ impl Floor {
 /// his own sees what he would have read behind that write.
 #[derive(Default)]
 pub(crate) struct Known {
-    seen: Mutex<Option<(Floor, Pin<Box<dyn Future<Output = ()> + Send>>)>>,
+    seen: Mutex<Option<(Floor, Changed)>>,
     /// Whether the node was there when it was last looked.
     is_there: AtomicBool,
 }
