@@ -152,8 +152,8 @@ impl Crowd<'_> {
             |counted: &std::sync::atomic::AtomicU64| counted.load(Ordering::Relaxed) as f64 / count as f64;
         let line = Line {
             entered_ms,
-            gap_ms: share(&gaps, 0.5),
-            far_ms: share(&gaps, 0.99),
+            gap_ms: share(&gaps, 50),
+            far_ms: share(&gaps, 99),
             all_ms,
             wakes: a_release(&self.counts.wakes),
             asks: a_release(&self.counts.asks),

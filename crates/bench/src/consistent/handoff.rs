@@ -107,9 +107,9 @@ impl Witness {
     }
 }
 
-/// A share of sorted figures: 0.5 is the median.
-pub(super) fn share(sorted: &[f64], share: f64) -> f64 {
-    let at = (sorted.len() as f64 * share) as usize;
+/// So many hundredths of sorted figures are below it: 50 is the median.
+pub(super) fn share(sorted: &[f64], hundredths: usize) -> f64 {
+    let at = sorted.len() * hundredths / 100;
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
@@ -170,12 +170,12 @@ pub(super) async fn run<B: Contender>(
         let Round { seen, seconds } = contend(bare(tasks).await?).await?;
         scores.check(seen.grants, seen.overlaps, seen.regressions);
         floor.push(seen.grants as f64 / seconds);
-        floor_gap.push(share(&seen.gaps, 0.5));
+        floor_gap.push(share(&seen.gaps, 50));
         let Round { seen, seconds } = contend(Ours::many(sessions, tasks, "handoff")?).await?;
         scores.check(seen.grants, seen.overlaps, seen.regressions);
         ours.push(seen.grants as f64 / seconds);
-        gap.push(share(&seen.gaps, 0.5));
-        far.push(share(&seen.gaps, 0.99));
+        gap.push(share(&seen.gaps, 50));
+        far.push(share(&seen.gaps, 99));
     }
     scores.figure("the bare recipe, hand-offs a second", &floor, "");
     scores.figure("  from a release to the next grant, p50", &floor_gap, "ms");
