@@ -26,7 +26,8 @@ usage: cargo xtask TASK
   test [--quick]          everything that must pass before a change is merged
   servers                 get the servers that tests run, and tell where they are
   proto                   generate the code that speaks etcd's protocol
-  bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql
+  bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql, etcd,
+                          zookeeper
   soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, conformance, suite, load
   tidy                    check what the style guide can check by machine
 
@@ -89,6 +90,9 @@ usage: cargo xtask bench NAME
           BRAMAH_BENCH_ONLY=G5 runs one goal: G1 (with G2 and G3), G4, G5, G6, G8 (with growth)
   redlock  locks on 3 and 5 masters against rslock on the same ones
   sql     locks in databases against two bare transactions over the same connections
+  etcd, zookeeper
+          locks there against the bare calls and the bare recipe, alone, contended, and with 10 to 2,000 in one line,
+          on one member and on three. BRAMAH_BENCH_ONLY=pairs,handoff,crowd names the parts. Exits and rounds as redis
   redisson
           Redisson itself, in Java, and ours on one server, by turns. It needs java and mvn. Exits and rounds as redis
 ";

@@ -1,8 +1,10 @@
-//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`, `bench redlock`, `bench sql`. Absolute figures belong to the machine; the ratios are what carries over.
+//! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`, `bench redlock`, `bench sql`,
+//! `bench etcd`, `bench zookeeper`. Absolute figures belong to the machine; the ratios are what carries over.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures elapsed time and no deadline")]
 
 mod cli;
+mod consistent;
 mod drive;
 mod file;
 mod handover;
@@ -28,13 +30,15 @@ fn main() -> ExitCode {
         (Some("redisson"), None) => redis::run_redisson(),
         (Some("redlock"), None) => redis::run_redlock(),
         (Some("sql"), None) => sql::run(),
+        (Some("etcd"), None) => consistent::run_etcd(),
+        (Some("zookeeper"), None) => consistent::run_zookeeper(),
         (Some("stamp"), Some(file)) => match cli::stamp(&file) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
         (other, _) => {
             eprintln!(
-                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock, sql",
+                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock, sql, etcd, zookeeper",
                 other.unwrap_or("")
             );
             ExitCode::from(64)

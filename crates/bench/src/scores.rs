@@ -27,6 +27,11 @@ impl Rounds {
         Self(self.0.iter().zip(&other.0).map(|(one, other)| one / other).collect())
     }
 
+    /// Round by round, together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(one, other)| one + other).collect())
+    }
+
     pub(crate) fn median(&self) -> f64 {
         crate::report::median(self.0.clone())
     }

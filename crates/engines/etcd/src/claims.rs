@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Claim, Exit, Fence, Moment, Result, Standing, Wait, line};
 
 use crate::{
+    behind::reads,
     engine::Inner,
     error::Trouble,
     layout::Span,
@@ -22,15 +23,21 @@ use crate::{
 /// The longest time that a waiter trusts to be told.
 const TRUST: Duration = Duration::from_secs(5);
 
+/// The same for one of many: that its watch is there is seen to by the stream that carries it.
+pub(crate) const LONG_TRUST: Duration = Duration::from_secs(30);
+
+/// How old a claim is before its key is watched: most locks are held for less long, and what is missed until then is told then.
+const YOUNG: Duration = Duration::from_millis(30);
+
 /// How often one that takes no place tries to enter a line that was free when it was seen.
 const GUARDED: usize = 3;
 
 /// A claim with the names of what it is about, and until when it is dealt with.
 pub(crate) struct Case<'c> {
-    room: &'c Arc<Room>,
-    claim: &'c Claim,
-    key: Vec<u8>,
-    span: Span,
+    pub(crate) room: &'c Arc<Room>,
+    pub(crate) claim: &'c Claim,
+    pub(crate) key: Vec<u8>,
+    pub(crate) span: Span,
     floor: Vec<u8>,
     patience: Duration,
     until: Moment,
@@ -52,7 +59,17 @@ impl Inner {
     /// Enters, or asks.
     pub(crate) async fn claim(self: &Arc<Self>, claim: &Claim) -> Result<Standing> {
         let room = self.room(claim.id.session)?;
-        let patience = self.net.patience(room.terms().ttl);
+        let ttl = room.terms().ttl;
+        let patience = self.net.patience(ttl);
+        let turnstile = (!claim.again && claim.wait == Wait::Line).then(|| self.turnstiles.of(&claim.name));
+        let wait = (ttl / 3).saturating_sub(patience);
+        let _turn = match &turnstile {
+            Some(turnstile) => {
+                let silent = |_| self.net.explain(&Trouble::Silent(wait));
+                Some(turnstile.pass(wait).await.map_err(silent)?)
+            }
+            None => None,
+        };
         let case = Case {
             room: &room,
             claim,
@@ -62,8 +79,13 @@ impl Inner {
             patience,
             until: self.clock.now() + patience,
         };
-        // An answer tells that the claim lives for a ttl from now on: the lease has to.
-        let (proof, standing) = tokio::join!(self.prove(&room, patience), self.stand(&case));
+        // An answer tells that the claim lives for a ttl from now on: the lease has to. That it was proven a moment ago is as good.
+        if room.is_fresh() {
+            return self.stand(&case).await;
+        }
+        // What is seldom needed is kept out of the way of the rest: a call that is small is handed over faster.
+        let both = Box::pin(async { tokio::join!(self.keep(&room, patience), self.stand(&case)) });
+        let (proof, standing) = both.await;
         proof?;
         standing
     }
@@ -72,7 +94,7 @@ impl Inner {
         let mut sight = match case.claim.again {
             true => match self.grasp(case).await? {
                 Ok(sight) => sight,
-                Err(fence) => return Ok(Standing::Held { fence: Some(fence), left: None }),
+                Err(standing) => return Ok(standing),
             },
             false => match self.enter(case).await? {
                 Ok(sight) => sight,
@@ -87,7 +109,7 @@ impl Inner {
         }
     }
 
-    async fn ask(&self, case: &Case<'_>, txn: TxnRequest) -> Result<Done> {
+    pub(crate) async fn ask(&self, case: &Case<'_>, txn: TxnRequest) -> Result<Done> {
         let left = case.until.since(self.clock.now()).max(Duration::from_millis(1));
         match self.net.txn(txn, left).await {
             Err(trouble) if trouble.is_lease_gone() => {
@@ -104,12 +126,12 @@ impl Inner {
     async fn look(&self, case: &Case<'_>) -> Result<Sight> {
         let success = vec![ops::read(&case.span), ops::read(&Span::one(&case.floor))];
         let done = self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?;
-        Ok(case.sight(done, 0))
+        Ok(case.sight(done))
     }
 
     /// Takes it, if this claim has waited for all of it and nobody is ahead: in one transaction, whose revision is the fence. Else
-    /// the line.
-    async fn grasp(&self, case: &Case<'_>) -> Result<Result<Sight, Fence>> {
+    /// the line, or the answer.
+    async fn grasp(&self, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
         let claim = case.claim;
         let entry = case.room.known(claim.id).filter(|_| claim.is_exclusive() && claim.floor.is_none());
         let Some((entry, (value, written))) =
@@ -117,6 +139,9 @@ impl Inner {
         else {
             return self.look(case).await.map(Ok);
         };
+        if let Some(standing) = self.still_behind(case, &entry).await? {
+            return Ok(Err(standing));
+        }
         let granted_us = Some(self.clock.wall_us());
         let held = Value { granted_us, fence: Told::Here, note: claim.note.clone(), ..value };
         let txn = TxnRequest {
@@ -127,19 +152,31 @@ impl Inner {
                 ops::created(&Span::one(&case.floor), 0),
             ],
             success: vec![ops::put(&case.key, held.encode(), case.room.terms().lease)],
-            failure: vec![ops::read(&case.span), ops::read(&Span::one(&case.floor))],
+            failure: reads(claim, &case.span, &case.floor, Some(entry.create)),
         };
         let done = self.ask(case, txn).await?;
         if !done.succeeded {
-            return Ok(Ok(case.sight(done, 0)));
+            return self.make_out(case, done).await;
         }
         entry.set_waits(None);
         entry.watch_ahead(None);
         self.watch_own(case.room, &entry, &case.key, done.revision);
-        Ok(Err(Fence::new(u64::try_from(done.revision).unwrap_or_default())))
+        let fence = Fence::new(u64::try_from(done.revision).unwrap_or_default());
+        Ok(Err(Standing::Held { fence: Some(fence), left: None }))
     }
 
-    /// Enters the line, and shows it; or the answer of who does not wait.
+    /// The line that was read, or the answer if it is a long one and that is enough.
+    async fn make_out(&self, case: &Case<'_>, mut done: Done) -> Result<Result<Sight, Standing>> {
+        if !done.is_cut {
+            return Ok(Ok(case.sight(done)));
+        }
+        match self.stand_behind(case, &mut done) {
+            Some(standing) => Ok(Err(standing)),
+            None => self.look(case).await.map(Ok),
+        }
+    }
+
+    /// Enters the line, and shows it; or the answer of who does not wait, or is one of many.
     ///
     /// A line in which nobody is takes one transaction: what is created there is held, with the revision of its creation as fence.
     async fn enter(self: &Arc<Self>, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
@@ -148,7 +185,7 @@ impl Inner {
         let value = |granted| Value::entering(case.claim, &case.room.who, now_us, granted);
         let put = |granted| ops::put(&case.key, value(granted).encode(), lease);
         let floor = ops::read(&Span::one(&case.floor));
-        let reads = vec![ops::read(&case.span), floor.clone()];
+        let all = vec![ops::read(&case.span), floor.clone()];
         let first = |failure: Vec<RequestOp>| TxnRequest {
             compare: vec![ops::created(&case.span, 0)],
             success: vec![put(true), floor.clone()],
@@ -160,19 +197,27 @@ impl Inner {
             failure: Vec::new(),
         });
         if case.claim.wait == Wait::Line {
-            let done = self.ask(case, first([vec![line_up], reads].concat())).await?;
-            return Ok(Ok(match done.succeeded {
-                true => case.behind(Vec::new(), done, value(true), lease),
-                false => case.sight(done, 0),
-            }));
+            let seen = reads(case.claim, &case.span, &case.floor, None);
+            let turnstile = self.turnstiles.of(&case.claim.name);
+            let in_line = [vec![line_up], seen].concat();
+            let (is_long, txn) = match turnstile.is_long() {
+                true => (true, TxnRequest { success: in_line, ..TxnRequest::default() }),
+                false => (false, first(in_line)),
+            };
+            let done = self.ask(case, txn).await?;
+            turnstile.set_long(done.is_cut);
+            return match done.succeeded && !is_long {
+                true => Ok(Ok(case.behind(Vec::new(), done, value(true), lease))),
+                false => self.make_out(case, done).await,
+            };
         }
-        let mut done = self.ask(case, first(reads.clone())).await?;
+        let mut done = self.ask(case, first(all.clone())).await?;
         let mut before = Vec::new();
         for tried in 1.. {
             if done.succeeded {
                 return Ok(Ok(case.behind(before, done, value(true), lease)));
             }
-            let sight = case.sight(done, 0);
+            let sight = case.sight(done);
             let queue = &sight.queue;
             if queue.places.iter().any(|place| place.kv.key == case.key && place.id() == case.claim.id) {
                 return Ok(Ok(sight));
@@ -189,7 +234,7 @@ impl Inner {
                     ops::unwritten_since(&case.span, queue.revision),
                 ],
                 success: vec![put(true), floor.clone()],
-                failure: reads.clone(),
+                failure: all.clone(),
             };
             if tried > GUARDED {
                 break;
@@ -198,8 +243,8 @@ impl Inner {
             done = self.ask(case, guarded).await?;
         }
         // Names below ours change all the time, and the guard cannot tell them from ours: a place is taken, and given up again.
-        let success = [vec![line_up], reads].concat();
-        let sight = case.sight(self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?, 0);
+        let success = [vec![line_up], all].concat();
+        let sight = case.sight(self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?);
         let queue = &sight.queue;
         let ours = queue.places.iter().position(|place| place.id() == case.claim.id);
         match ours.and_then(|at| queue.places.get(at).map(|place| (at, place))) {
@@ -266,20 +311,44 @@ impl Inner {
         Standing::Queued { ahead: None, wake: self.watches.wake(wanted), sleep: TRUST }
     }
 
-    /// Has core look at the claim, and its waiter ask, when its key is gone.
+    /// Has core look at the claim, and its waiter ask, when its key is gone. Not at once: a lock that is held for a moment is not
+    /// worth a watch, and one that begins later looks back to where it should have begun.
     pub(crate) fn watch_own(&self, room: &Room, entry: &Arc<Entry>, key: &[u8], seen: i64) {
-        if !entry.is_unwatched() {
+        if !entry.take_unwatched() {
             return;
         }
         let wanted = Wanted { span: Span::one(key), from: seen + 1, puts: false, children: false };
-        let (alarm, mine) = (room.alarm.clone(), Arc::downgrade(entry));
+        let (alarm, mine, watches) = (room.alarm.clone(), Arc::downgrade(entry), self.watches.clone());
+        // This is called on the office's runtime alone.
+        tokio::spawn(async move {
+            tokio::time::sleep(YOUNG).await;
+            let Some(entry) = mine.upgrade() else { return };
+            let armed = watches.arm(wanted, move || {
+                if let Some(entry) = mine.upgrade() {
+                    alarm.ring(entry.id);
+                    entry.ring();
+                }
+            });
+            entry.watch_own(armed);
+        });
+    }
+
+    /// Has it ask when this key goes, which is just ahead of it.
+    pub(crate) fn watch_key(&self, entry: &Arc<Entry>, key: &[u8], create: i64, seen: i64) {
+        let wanted = Wanted { span: Span::one(key), from: seen + 1, puts: false, children: false };
+        self.watch_for(entry, wanted);
+        entry.set_behind(Some((key.to_vec(), create)));
+    }
+
+    fn watch_for(&self, entry: &Arc<Entry>, wanted: Wanted) {
+        let mine = Arc::downgrade(entry);
         let armed = self.watches.arm(wanted, move || {
             if let Some(entry) = mine.upgrade() {
-                alarm.ring(entry.id);
                 entry.ring();
             }
         });
-        entry.watch_own(armed);
+        entry.set_behind(None);
+        entry.watch_ahead(Some(armed));
     }
 
     fn watch_ahead(&self, case: &Case<'_>, queue: &Queue, at: usize, entry: &Arc<Entry>) {
@@ -288,13 +357,7 @@ impl Inner {
             Obstacle::Key { key, puts } => Wanted { span: Span::one(key), from, puts, children: false },
             Obstacle::Line => Wanted { span: case.span.clone(), from, puts: false, children: true },
         };
-        let mine = Arc::downgrade(entry);
-        let armed = self.watches.arm(wanted, move || {
-            if let Some(entry) = mine.upgrade() {
-                entry.ring();
-            }
-        });
-        entry.watch_ahead(Some(armed));
+        self.watch_for(entry, wanted);
     }
 
     /// It is held. What others are to know of that is written into its key, if its key is as it was seen.
@@ -382,10 +445,10 @@ impl Inner {
 }
 
 impl Case<'_> {
-    /// What two reads gave, from this place on: the line, and the floor.
-    fn sight(&self, mut done: Done, at: usize) -> Sight {
-        let queue = Queue::of(&self.span.from, done.take(at), done.revision);
-        Sight { queue, floor: done.take(at + 1).pop().and_then(|kv| read_floor(&kv.value)) }
+    /// What two reads gave: the line, and the floor.
+    fn sight(&self, mut done: Done) -> Sight {
+        let queue = Queue::of(&self.span.from, done.take(0), done.revision);
+        Sight { queue, floor: done.take(1).pop().and_then(|kv| read_floor(&kv.value)) }
     }
 
     /// The line that we have just entered, behind those. Some of them may have left.
@@ -403,7 +466,7 @@ impl Case<'_> {
         Sight { queue: Queue { places, revision: done.revision }, floor }
     }
 
-    fn is_on_lease(&self, kv: &KeyValue) -> bool {
+    pub(crate) fn is_on_lease(&self, kv: &KeyValue) -> bool {
         kv.lease == self.room.terms().lease || kv.lease == crate::layout::lease(self.claim.id.session)
     }
 }

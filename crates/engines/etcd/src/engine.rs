@@ -14,7 +14,9 @@ use bramah_core::{
 };
 use bramah_remote::{Flights, Office};
 
-use crate::{Etcd, config::Config, layout::Layout, net::Net, room::Room, watches::Watches};
+use crate::{
+    Etcd, config::Config, layout::Layout, net::Net, room::Room, turnstile::Turnstiles, watches::Watches,
+};
 
 /// What the clones of an engine share.
 pub struct Inner {
@@ -22,6 +24,7 @@ pub struct Inner {
     pub(crate) layout: Layout,
     pub(crate) watches: Arc<Watches>,
     pub(crate) clock: Clock,
+    pub(crate) turnstiles: Turnstiles,
     rooms: Mutex<HashMap<SessionId, Arc<Room>>>,
     flights: Arc<Flights>,
     office: Office,
@@ -35,7 +38,8 @@ impl Inner {
         let watches = Arc::new(Watches::default());
         office.spawn(watches.clone().attend(net.clone()));
         let (rooms, flights) = (Mutex::default(), Arc::default());
-        Ok(Self { net, layout, watches, clock: Clock::boot(), rooms, flights, office })
+        let (clock, turnstiles) = (Clock::boot(), Turnstiles::default());
+        Ok(Self { net, layout, watches, clock, turnstiles, rooms, flights, office })
     }
 
     pub(crate) fn rooms(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Room>>> {

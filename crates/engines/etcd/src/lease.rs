@@ -160,15 +160,7 @@ impl Inner {
         Ok(terms)
     }
 
-    /// Has the lease live for its time from now on, unless that was done a moment ago.
-    pub(crate) async fn prove(&self, room: &Arc<Room>, patience: Duration) -> Result<()> {
-        if room.is_fresh() {
-            return Ok(());
-        }
-        self.keep(room, patience).await
-    }
-
-    /// The same, however long ago it was done.
+    /// Has the lease live for its time from now on.
     pub(crate) async fn keep(&self, room: &Arc<Room>, patience: Duration) -> Result<()> {
         let explain = |trouble: Trouble| self.net.explain(&trouble);
         if self.end_lapsed(room, patience).await.map_err(explain)? {

@@ -23,6 +23,7 @@
 //! [`proto`] has the calls and messages. It is generated from the `.proto` files of etcd, which lie in `proto/`, and is checked in: to
 //! build this takes no protoc.
 
+mod behind;
 pub mod checkup;
 mod claims;
 mod condition;
@@ -38,6 +39,7 @@ mod queue;
 mod renewal;
 mod room;
 mod survey;
+mod turnstile;
 mod value;
 mod watches;
 

@@ -26,8 +26,10 @@ use crate::{
     proto::etcdserverpb::{AuthenticateRequest, auth_client::AuthClient},
 };
 
-/// A pause before the same members are asked again.
+/// A pause before the same members are asked again, and the longest: it doubles, for members that cannot keep up are not helped by
+/// a thousand sessions that ask fifty times a second.
 const PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(320);
 
 /// A connection on which nothing was heard for this long, and that does not answer now, is replaced.
 const STALE: Duration = Duration::from_secs(1);
@@ -228,8 +230,11 @@ impl Net {
 
     /// A pause once all of them were asked.
     async fn pause(&self, tried: usize) {
-        if tried.is_multiple_of(self.members.len().max(1)) {
-            tokio::time::sleep(PAUSE).await;
+        let members = self.members.len().max(1);
+        if tried.is_multiple_of(members) {
+            let rounds = u32::try_from(tried / members).unwrap_or(u32::MAX);
+            let pause = PAUSE.saturating_mul(1 << rounds.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+            tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
             compare::{CompareResult, CompareTarget, TargetUnion},
             kv_client::KvClient,
             lease_client::LeaseClient,
+            range_request::{SortOrder, SortTarget},
             request_op::Request,
             response_op,
         },
@@ -34,6 +35,28 @@ pub(crate) fn read(span: &Span) -> RequestOp {
     RequestOp {
         request: Some(Request::RequestRange(RangeRequest { key, range_end, ..RangeRequest::default() })),
     }
+}
+
+/// The first so many keys of a span, and whether there are more.
+pub(crate) fn some(span: &Span, limit: i64) -> RequestOp {
+    let (key, range_end) = (span.from.clone(), span.to.clone());
+    let range = RangeRequest { key, range_end, limit, ..RangeRequest::default() };
+    RequestOp { request: Some(Request::RequestRange(range)) }
+}
+
+/// The two that were created last in a span, at this revision at the latest: one and the one before it.
+pub(crate) fn last_two(span: &Span, by: Option<i64>) -> RequestOp {
+    let (key, range_end) = (span.from.clone(), span.to.clone());
+    let range = RangeRequest {
+        key,
+        range_end,
+        limit: 2,
+        sort_order: SortOrder::Descend.into(),
+        sort_target: SortTarget::Create.into(),
+        max_create_revision: by.unwrap_or_default(),
+        ..RangeRequest::default()
+    };
+    RequestOp { request: Some(Request::RequestRange(range)) }
 }
 
 pub(crate) fn put(key: &[u8], value: Vec<u8>, lease: i64) -> RequestOp {
@@ -102,17 +125,21 @@ pub(crate) struct Done {
     pub(crate) revision: i64,
     /// What its reads gave, in their order, those of nested transactions left out.
     pub(crate) reads: Vec<Vec<KeyValue>>,
+    /// Whether the first of them is not all there is.
+    pub(crate) is_cut: bool,
 }
 
 impl Done {
     fn of(answer: TxnResponse) -> Result<Self, Trouble> {
         let revision = revision(answer.header)?;
         let read = |op: ResponseOp| match op.response {
-            Some(response_op::Response::ResponseRange(range)) => Some(range.kvs),
+            Some(response_op::Response::ResponseRange(range)) => Some(range),
             _ => None,
         };
-        let reads = answer.responses.into_iter().filter_map(read).collect();
-        Ok(Self { succeeded: answer.succeeded, revision, reads })
+        let ranges: Vec<RangeResponse> = answer.responses.into_iter().filter_map(read).collect();
+        let is_cut = ranges.first().is_some_and(|range| range.more);
+        let reads = ranges.into_iter().map(|range| range.kvs).collect();
+        Ok(Self { succeeded: answer.succeeded, revision, reads, is_cut })
     }
 
     /// The read at this place; empty if there is none.
@@ -142,7 +169,8 @@ impl Net {
 
     /// Reads single keys, many at a time. The revision is the first one's.
     pub(crate) async fn read_keys(&self, keys: &[Vec<u8>], patience: Duration) -> Result<Done, Trouble> {
-        let mut all = Done { succeeded: true, revision: i64::MAX, reads: Vec::with_capacity(keys.len()) };
+        let reads = Vec::with_capacity(keys.len());
+        let mut all = Done { succeeded: true, revision: i64::MAX, reads, is_cut: false };
         for some in keys.chunks(READS) {
             let spans: Vec<Span> = some.iter().map(|key| Span::one(key)).collect();
             let done = self.reads(&spans, patience).await?;

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -49,6 +52,10 @@ pub(crate) struct Entry {
     bell: Mutex<Option<Bell>>,
     /// What its key says while it waits, and since which revision.
     waits: Mutex<Option<(Value, i64)>>,
+    /// The key ahead of it that it waits for, and when that was created.
+    behind: Mutex<Option<(Vec<u8>, i64)>>,
+    /// Whether its own key is about to be watched.
+    is_due: AtomicBool,
     /// Tells that its own key is gone.
     own: Mutex<Option<Armed>>,
     /// Tells that it is worth asking.
@@ -114,9 +121,9 @@ impl Room {
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
     pub(crate) fn admit(&self, id: ClaimId, create: i64) -> Option<Arc<Entry>> {
         let new = || {
-            let (bell, waits) = (Mutex::default(), Mutex::default());
-            let (own, ahead) = (Mutex::default(), Mutex::default());
-            Arc::new(Entry { id, create, bell, waits, own, ahead })
+            let (bell, waits, behind) = (Mutex::default(), Mutex::default(), Mutex::default());
+            let (own, ahead, is_due) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+            Arc::new(Entry { id, create, bell, waits, behind, is_due, own, ahead })
         };
         let entry = self.entries().entry(id.seq).or_insert_with(new).clone();
         Some(entry).filter(|entry| entry.create == create)
@@ -165,13 +172,24 @@ impl Entry {
         *slot(&self.waits) = seen;
     }
 
-    /// Whether nothing tells that its key is gone.
-    pub(crate) fn is_unwatched(&self) -> bool {
-        !slot(&self.own).as_ref().is_some_and(Armed::is_armed)
+    /// The key that it waits for, if that is one, was told of since nothing, and is watched still.
+    pub(crate) fn behind(&self) -> Option<(Vec<u8>, i64)> {
+        let is_armed = slot(&self.ahead).as_ref().is_some_and(Armed::is_armed);
+        slot(&self.behind).clone().filter(|_| is_armed)
+    }
+
+    pub(crate) fn set_behind(&self, key: Option<(Vec<u8>, i64)>) {
+        *slot(&self.behind) = key;
+    }
+
+    /// Whether nothing tells that its key is gone, and nobody is about to see to that. It is the caller's then.
+    pub(crate) fn take_unwatched(&self) -> bool {
+        !slot(&self.own).as_ref().is_some_and(Armed::is_armed) && !self.is_due.swap(true, Ordering::AcqRel)
     }
 
     pub(crate) fn watch_own(&self, armed: Armed) {
         drop(slot(&self.own).replace(armed));
+        self.is_due.store(false, Ordering::Release);
     }
 
     pub(crate) fn watch_ahead(&self, armed: Option<Armed>) {

@@ -59,6 +59,9 @@ type Tell = Box<dyn FnOnce() + Send>;
 struct Watch {
     wanted: Wanted,
     tell: Tell,
+    /// Which of its two watches the stream was asked for.
+    is_live: bool,
+    is_late: bool,
 }
 
 /// All watches of an engine.
@@ -106,11 +109,12 @@ impl Watches {
         let mut state = self.state();
         state.last += 1;
         let id = state.last;
+        let is_live = state.requests.is_some();
         if let Some(requests) = &state.requests {
             // If it has just ended, the next stream begins with all of them.
             let _ = requests.send(creation(live(id), &wanted, 0));
         }
-        state.watches.insert(id, Watch { wanted, tell: Box::new(tell) });
+        state.watches.insert(id, Watch { wanted, tell: Box::new(tell), is_live, is_late: false });
         drop(state);
         self.stirred.notify_one();
         Armed { watches: self.clone(), id }
@@ -133,7 +137,8 @@ impl Watches {
         let mut state = self.state();
         let watch = state.watches.remove(&id)?;
         if let Some(requests) = &state.requests {
-            for watch_id in [live(id), late(id)] {
+            let ids = [(watch.is_live, live(id)), (watch.is_late, late(id))];
+            for (_, watch_id) in ids.into_iter().filter(|(is_asked_for, _)| *is_asked_for) {
                 let cancel = Some(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }));
                 let _ = requests.send(WatchRequest { request_union: cancel });
             }
@@ -182,7 +187,8 @@ impl Watches {
         let (requests, asked) = mpsc::unbounded_channel();
         {
             let mut state = self.state();
-            for (id, watch) in &state.watches {
+            for (id, watch) in &mut state.watches {
+                (watch.is_live, watch.is_late) = (false, true);
                 let _ = requests.send(creation(late(*id), &watch.wanted, watch.wanted.from));
             }
             if state.watches.is_empty() {
@@ -278,10 +284,12 @@ impl Watches {
 
     /// A watch began behind this revision. If it should have begun before, what it missed is asked for, too.
     fn look_back(&self, id: i64, begun: i64) {
-        let state = self.state();
-        if let (Some(watch), Some(requests)) = (state.watches.get(&id), &state.requests)
+        let mut state = self.state();
+        let State { watches, requests, .. } = &mut *state;
+        if let (Some(watch), Some(requests)) = (watches.get_mut(&id), requests)
             && begun >= watch.wanted.from
         {
+            watch.is_late = true;
             let _ = requests.send(creation(late(id), &watch.wanted, watch.wanted.from));
         }
     }

@@ -4,7 +4,7 @@
 //! behind a creation has the new node in it. What was listed may be old, which is harmless behind our own node: all that can be
 //! missing is that somebody has left.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use bramah_core::{Claim, Error, ErrorKind, Fence, Result, Standing, Wait};
 use zookeeper_client::{Client, CreateMode, Error as Said, OneshotWatcher};
@@ -23,6 +23,13 @@ use crate::{
 
 /// The longest time that a waiter trusts to be told.
 const TRUST: Duration = Duration::from_secs(4);
+
+/// The same for one that has more than [`MANY`] ahead of it: it is not its turn for a while.
+const LONG_TRUST: Duration = Duration::from_secs(30);
+const MANY: usize = 32;
+
+/// How old a claim is before its node is watched.
+const YOUNG: Duration = Duration::from_millis(30);
 
 /// The capacity of a semaphore that does not tell it.
 pub(crate) const UNTOLD: u32 = 0;
@@ -166,7 +173,7 @@ impl Room {
             entry.sit(Seat::Doubt);
             let sent = self.base.clock.now();
             let created = client.create(&prefix, &data, &options);
-            let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
+            let (children, floor) = (client.list_children(&line), self.floor(client));
             match created.await {
                 Ok((stat, number)) => {
                     self.prove(sent);
@@ -176,9 +183,9 @@ impl Room {
                         self.remove(client, entry).await?;
                         return Err(used_up(claim, &line));
                     }
-                    self.base.office.spawn(sentinel::watch(self, entry, node.path.clone()));
+                    self.attend_to(entry, node.path.clone());
                     let children = children.await.map_err(because)?;
-                    return Ok((node, children, Floor::read(floor.await).map_err(because)?));
+                    return Ok((node, children, floor.await.map_err(because)?));
                 }
                 Err(Said::NoNode) => {
                     entry.sit(Seat::New);
@@ -193,6 +200,19 @@ impl Room {
             }
         }
         Err(because(Said::NoNode))
+    }
+
+    /// Has it told when a claim's node goes that nobody here has removed. Not at once: most locks are held for a moment, and what has
+    /// gone until then is seen then.
+    fn attend_to(self: &Arc<Self>, entry: &Arc<Entry>, path: String) {
+        let (watch, entry) = (sentinel::watch(self, entry, path.clone()), Arc::downgrade(entry));
+        self.base.office.spawn(async move {
+            tokio::time::sleep(YOUNG).await;
+            let mut watch = std::pin::pin!(watch);
+            // That it has gone because it was left is no reason for a question.
+            let is_kept = || entry.upgrade().is_some_and(|entry| entry.has(&path));
+            poll_fn(|cx| if is_kept() { watch.as_mut().poll(cx) } else { Poll::Ready(()) }).await;
+        });
     }
 
     /// The capacity that the name is in use with, if it is another: `children` are those of the folder in which the claim enters.
@@ -251,19 +271,55 @@ impl Room {
         if there.is_none() {
             return Ok(None);
         }
-        Ok(Some(self.queued(entry, ahead, left)))
+        let standing = self.queued(entry, ahead, left);
+        entry.set_behind(Some((before, ahead)));
+        Ok(Some(standing))
     }
 
     /// A claim that waits until somebody leaves, or until its own node goes.
-    pub(crate) fn queued(&self, entry: &Entry, ahead: usize, left: OneshotWatcher) -> Standing {
-        let gone = entry.gone();
+    pub(crate) fn queued(&self, entry: &Arc<Entry>, ahead: usize, left: OneshotWatcher) -> Standing {
+        let (gone, entry) = (entry.gone(), Arc::downgrade(entry));
+        if let Some(entry) = entry.upgrade() {
+            entry.set_behind(None);
+        }
         let wake = self.base.office.wake(async move {
             tokio::select! {
                 _ = left.changed() => {}
                 () = gone => {}
             }
+            if let Some(entry) = entry.upgrade() {
+                entry.set_behind(None);
+            }
         });
-        Standing::Queued { ahead: u32::try_from(ahead).ok(), wake, sleep: TRUST }
+        let sleep = if ahead > MANY { LONG_TRUST } else { TRUST };
+        Standing::Queued { ahead: u32::try_from(ahead).ok(), wake, sleep }
+    }
+
+    /// The answer to one that asks although nothing was told: whether it and the one ahead of it are there still. None if that is not
+    /// so, or not known.
+    async fn still_behind(
+        &self,
+        client: &Client,
+        entry: &Arc<Entry>,
+        claim: &Claim,
+        node: &Node,
+    ) -> Result<Option<Standing>> {
+        let because = |said: Said| self.because(claim, &said);
+        let Some((before, ahead)) = entry.behind() else { return Ok(None) };
+        let sent = self.base.clock.now();
+        let proof = self.base.prove(client);
+        let (own, other) = (client.check_stat(&node.path), client.check_and_watch_stat(&before));
+        proof.await.map_err(because)?;
+        self.prove(sent);
+        let own = own.await.map_err(because)?;
+        let (there, left) = other.await.map_err(because)?;
+        if own.is_none_or(|own| own.ephemeral_owner != self.owner) || there.is_none() {
+            entry.set_behind(None);
+            return Ok(None);
+        }
+        let standing = self.queued(entry, ahead, left);
+        entry.set_behind(Some((before, ahead)));
+        Ok(Some(standing))
     }
 
     /// It is held.
@@ -321,10 +377,13 @@ impl Room {
                 Seat::Held { nodes, fence } => return self.confirm(client, entry, claim, nodes, fence).await,
                 Seat::Waiting(node) => node,
             };
+            if let Some(standing) = self.still_behind(client, entry, claim, &node).await? {
+                return Ok(standing);
+            }
             let line = self.line_of(claim);
             let sent = self.base.clock.now();
             let proof = self.base.prove(client);
-            let (children, floor) = (client.list_children(&line), client.get_data(&self.base.floor()));
+            let (children, floor) = (client.list_children(&line), self.floor(client));
             proof.await.map_err(because)?;
             self.prove(sent);
             let children = or_none(children.await).map_err(because)?;
@@ -332,7 +391,7 @@ impl Room {
                 self.forget(entry);
                 return Ok(Standing::Gone);
             }
-            let floor = Floor::read(floor.await).map_err(because)?;
+            let floor = floor.await.map_err(because)?;
             if let Some(standing) = self.settle(client, entry, claim, &node, &children, floor).await? {
                 return Ok(standing);
             }
@@ -353,7 +412,7 @@ impl Room {
         let sent = self.base.clock.now();
         let proof = self.base.prove(client);
         let there: Vec<_> = nodes.iter().map(|node| client.check_stat(&node.path)).collect();
-        let floor = client.get_data(&self.base.floor());
+        let floor = self.floor(client);
         proof.await.map_err(because)?;
         self.prove(sent);
         for stat in there {
@@ -363,7 +422,7 @@ impl Room {
                 return Ok(Standing::Gone);
             }
         }
-        let floor = Floor::read(floor.await).map_err(because)?;
+        let floor = floor.await.map_err(because)?;
         let Some(node) = nodes.first() else { return Ok(Standing::Gone) };
         let known = entry.claim();
         if known.note != claim.note {
@@ -385,77 +444,6 @@ impl Room {
                 Ok(Standing::Gone)
             }
         }
-    }
-
-    /// Finds out what became of a claim of which we did not hear.
-    async fn find(&self, client: &Client, entry: &Entry) -> Result<()> {
-        let claim = entry.claim();
-        let because = |said: Said| self.because(&claim, &said);
-        let (line, leases) = (self.line_of(&claim), self.leases_of(&claim));
-        client.sync(self.base.root()).await.map_err(because)?;
-        let mut found = [Vec::new(), Vec::new()];
-        let is_drawn = self.base.form(claim.capacity) == Form::Permits;
-        let folders = [Some(&line), Some(&leases).filter(|_| is_drawn)];
-        for (folder, found) in folders.into_iter().zip(&mut found) {
-            let Some(folder) = folder else { continue };
-            let children = or_none(client.list_children(folder).await).map_err(because)?;
-            let own = names::kids(&children, |_| true).into_iter().filter(|kid| kid.is_of(&entry.uuid));
-            for kid in own {
-                let path = format!("{folder}/{}", kid.node);
-                let stat = client.check_stat(&path).await.map_err(because)?;
-                let stat = stat.filter(|stat| stat.ephemeral_owner == self.owner);
-                found.extend(stat.map(|stat| Node { path, czxid: stat.czxid }));
-            }
-        }
-        let [mut waiting, held] = found;
-        entry.sit(match waiting.pop() {
-            Some(node) => Seat::Waiting(node),
-            None if held.is_empty() => Seat::New,
-            None => {
-                let fence = held.first().filter(|_| claim.is_exclusive()).map(crate::fence::of);
-                Seat::Held { nodes: held, fence }
-            }
-        });
-        Ok(())
-    }
-
-    /// Leaves a line.
-    pub(crate) async fn leave(&self, claim: &Arc<Claim>) -> Result<()> {
-        let client = self.client()?;
-        // One that we do not know of may have been left by a call of ours that nobody heard of.
-        let known = self.entries().get(&claim.id.seq).cloned();
-        let entry = known.unwrap_or_else(|| {
-            let entry = Entry::new(claim.clone(), self.base.clock.now());
-            entry.sit(Seat::Doubt);
-            Arc::new(entry)
-        });
-        let _turn = entry.turn.lock().await;
-        if matches!(entry.seat(), Seat::Doubt) {
-            self.find(&client, &entry).await?;
-        }
-        self.remove(&client, &entry).await?;
-        self.forget(&entry);
-        Ok(())
-    }
-
-    /// Removes a claim's nodes, those that are there.
-    async fn remove(&self, client: &Client, entry: &Entry) -> Result<()> {
-        let nodes = match entry.seat() {
-            Seat::Waiting(node) => vec![node],
-            Seat::Held { nodes, .. } => nodes,
-            Seat::New | Seat::Doubt | Seat::Gone => Vec::new(),
-        };
-        // A sentinel that sees it go has nothing to tell.
-        entry.sit(Seat::Doubt);
-        let deleted: Vec<_> = nodes.iter().map(|node| client.delete(&node.path, None)).collect();
-        for answer in deleted {
-            match answer.await {
-                Ok(()) | Err(Said::NoNode) => {}
-                Err(said) => return Err(self.because(&entry.claim(), &said)),
-            }
-        }
-        entry.sit(Seat::New);
-        Ok(())
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Entry {
     seat: Mutex<Seat>,
     /// When core last asked for it.
     heard: Mutex<Moment>,
+    /// The node that it waits for while that is watched, and how many were ahead when it was looked.
+    behind: Mutex<Option<(String, usize)>>,
     /// Whether a node of it went that it had.
     gone: watch::Sender<bool>,
     /// Whether it counts as gone although its nodes may be there.
@@ -62,6 +64,7 @@ impl Entry {
         let uuid = names::uuid(claim.id);
         Self {
             uuid,
+            behind: Mutex::default(),
             gone: watch::Sender::new(false),
             void: AtomicBool::new(false),
             claim: Mutex::new(claim),
@@ -127,6 +130,14 @@ impl Entry {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    pub(crate) fn behind(&self) -> Option<(String, usize)> {
+        Self::lock(&self.behind).clone()
+    }
+
+    pub(crate) fn set_behind(&self, node: Option<(String, usize)>) {
+        *Self::lock(&self.behind) = node;
     }
 
     pub(crate) fn sit(&self, seat: Seat) {

@@ -5,13 +5,27 @@
 //! ([`Claim::floor`]). Then the largest that was asked for stands in a node of its own, and a claim whose number is not larger gets the
 //! next one after it.
 
+use std::{
+    pin::Pin,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
 use bramah_core::{Claim, Fence, Result};
-use zookeeper_client::{Client, CreateMode, Error as Said, MultiWriteError};
+use zookeeper_client::{Client, CreateMode, Error as Said, MultiWriteError, OneshotWatcher};
 
 use crate::{base::Base, entry::Node, record, room::Room};
 
 /// How often somebody else may be faster.
 const TRIES: usize = 64;
+
+/// Ends when the node is not any more as it was read.
+type Changed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+type Asked<'r> = Pin<Box<dyn Future<Output = Result<Option<(Floor, OneshotWatcher)>, Said>> + Send + 'r>>;
 
 /// What stands in the node of the largest fence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,12 +50,92 @@ impl Floor {
     }
 }
 
+/// What a session knows of that node, while its watch on it has not fired.
+///
+/// ZooKeeper tells of a change before it answers anything that was done after it. So whoever looks here after the answer to a write of
+/// his own sees what he would have read behind that write.
+#[derive(Default)]
+pub(crate) struct Known {
+    seen: Mutex<Option<(Floor, Changed)>>,
+    /// Whether the node was there when it was last looked.
+    is_there: AtomicBool,
+}
+
+impl Known {
+    fn get(&self) -> Option<Floor> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (floor, changed) = seen.as_mut()?;
+        match changed.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Some(*floor),
+            Poll::Ready(()) => {
+                *seen = None;
+                None
+            }
+        }
+    }
+
+    fn set(&self, floor: Floor, changed: OneshotWatcher) {
+        self.is_there.store(floor.version.is_some(), Ordering::Relaxed);
+        let changed = Box::pin(async move { drop(changed.changed().await) });
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((floor, changed));
+    }
+}
+
 /// The fence of a node's creation.
 pub(crate) fn of(node: &Node) -> Fence {
     Fence::new(u64::try_from(node.czxid).unwrap_or(0))
 }
 
 impl Room {
+    /// The largest fence that was asked for, as it was when this was awaited or later. It is asked for at once if it is not known.
+    pub(crate) fn floor<'r>(
+        &'r self,
+        client: &'r Client,
+    ) -> impl Future<Output = Result<Floor, Said>> + Send + 'r {
+        let asked = self.floor.get().is_none().then(|| self.ask_floor(client));
+        async move {
+            let mut asked = asked;
+            for _ in 0..TRIES {
+                if let Some(asked) = asked.take()
+                    && let Some((floor, changed)) = asked.await?
+                {
+                    self.floor.set(floor, changed);
+                    // It was read behind what was sent before it, so it counts although it may have changed since.
+                    return Ok(floor);
+                }
+                if let Some(floor) = self.floor.get() {
+                    return Ok(floor);
+                }
+                asked = Some(self.ask_floor(client));
+            }
+            Err(Said::Throttled)
+        }
+    }
+
+    /// Reads the node and watches it. None if it came or went meanwhile.
+    fn ask_floor<'r>(&'r self, client: &'r Client) -> Asked<'r> {
+        let at = self.base.floor();
+        if self.floor.is_there.load(Ordering::Relaxed) {
+            let read = client.get_and_watch_data(&at);
+            return Box::pin(async move {
+                match read.await {
+                    Ok((data, stat, changed)) => Ok(Some((Floor::read(Ok((data, stat)))?, changed))),
+                    Err(Said::NoNode) => {
+                        self.floor.is_there.store(false, Ordering::Relaxed);
+                        Ok(None)
+                    }
+                    Err(said) => Err(said),
+                }
+            });
+        }
+        let looked = client.check_and_watch_stat(&at);
+        Box::pin(async move {
+            let (there, changed) = looked.await?;
+            self.floor.is_there.store(there.is_some(), Ordering::Relaxed);
+            Ok(there.is_none().then(|| (Floor::default(), changed)))
+        })
+    }
+
     /// The fence of a grant, or a larger one for a claim that is held. None if its node is gone.
     pub(crate) async fn mint(
         &self,

@@ -38,6 +38,7 @@ mod entry;
 mod error;
 mod fence;
 mod guarded;
+mod leaving;
 mod line;
 mod names;
 mod permits;

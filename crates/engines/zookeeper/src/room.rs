@@ -18,6 +18,7 @@ use crate::{
     base::Base,
     entry::{Entry, Node, Seat},
     error,
+    fence::Known,
     names::{self, Kid},
     record,
 };
@@ -33,6 +34,8 @@ pub(crate) struct Room {
     pub(crate) owner: i64,
     client: Mutex<Option<Client>>,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    /// The largest fence that was asked for.
+    pub(crate) floor: Known,
     /// When the session was last heard of.
     heard: Mutex<Moment>,
     /// When the last write was sent that was answered.
@@ -64,6 +67,7 @@ impl Room {
             owner: client.session_id().0,
             client: Mutex::new(Some(client)),
             entries: Mutex::default(),
+            floor: Known::default(),
             heard: Mutex::new(heard),
             proved: Mutex::new(heard),
             over: AtomicBool::new(false),

@@ -1,0 +1,87 @@
+//! How a claim is found again, and left.
+
+use std::sync::Arc;
+
+use bramah_core::{Claim, Result};
+use zookeeper_client::{Client, Error as Said};
+
+use crate::{
+    base::or_none,
+    entry::{Entry, Node, Seat},
+    line::Form,
+    names,
+    room::Room,
+};
+
+impl Room {
+    /// Finds out what became of a claim of which we did not hear.
+    pub(crate) async fn find(&self, client: &Client, entry: &Entry) -> Result<()> {
+        let claim = entry.claim();
+        let because = |said: Said| self.because(&claim, &said);
+        let (line, leases) = (self.line_of(&claim), self.leases_of(&claim));
+        client.sync(self.base.root()).await.map_err(because)?;
+        let mut found = [Vec::new(), Vec::new()];
+        let is_drawn = self.base.form(claim.capacity) == Form::Permits;
+        let folders = [Some(&line), Some(&leases).filter(|_| is_drawn)];
+        for (folder, found) in folders.into_iter().zip(&mut found) {
+            let Some(folder) = folder else { continue };
+            let children = or_none(client.list_children(folder).await).map_err(because)?;
+            let own = names::kids(&children, |_| true).into_iter().filter(|kid| kid.is_of(&entry.uuid));
+            for kid in own {
+                let path = format!("{folder}/{}", kid.node);
+                let stat = client.check_stat(&path).await.map_err(because)?;
+                let stat = stat.filter(|stat| stat.ephemeral_owner == self.owner);
+                found.extend(stat.map(|stat| Node { path, czxid: stat.czxid }));
+            }
+        }
+        let [mut waiting, held] = found;
+        entry.sit(match waiting.pop() {
+            Some(node) => Seat::Waiting(node),
+            None if held.is_empty() => Seat::New,
+            None => {
+                let fence = held.first().filter(|_| claim.is_exclusive()).map(crate::fence::of);
+                Seat::Held { nodes: held, fence }
+            }
+        });
+        Ok(())
+    }
+
+    /// Leaves a line.
+    pub(crate) async fn leave(&self, claim: &Arc<Claim>) -> Result<()> {
+        let client = self.client()?;
+        // One that we do not know of may have been left by a call of ours that nobody heard of.
+        let known = self.entries().get(&claim.id.seq).cloned();
+        let entry = known.unwrap_or_else(|| {
+            let entry = Entry::new(claim.clone(), self.base.clock.now());
+            entry.sit(Seat::Doubt);
+            Arc::new(entry)
+        });
+        let _turn = entry.turn.lock().await;
+        if matches!(entry.seat(), Seat::Doubt) {
+            self.find(&client, &entry).await?;
+        }
+        self.remove(&client, &entry).await?;
+        self.forget(&entry);
+        Ok(())
+    }
+
+    /// Removes a claim's nodes, those that are there.
+    pub(crate) async fn remove(&self, client: &Client, entry: &Entry) -> Result<()> {
+        let nodes = match entry.seat() {
+            Seat::Waiting(node) => vec![node],
+            Seat::Held { nodes, .. } => nodes,
+            Seat::New | Seat::Doubt | Seat::Gone => Vec::new(),
+        };
+        // A sentinel that sees it go has nothing to tell.
+        entry.sit(Seat::Doubt);
+        let deleted: Vec<_> = nodes.iter().map(|node| client.delete(&node.path, None)).collect();
+        for answer in deleted {
+            match answer.await {
+                Ok(()) | Err(Said::NoNode) => {}
+                Err(said) => return Err(self.because(&entry.claim(), &said)),
+            }
+        }
+        entry.sit(Seat::New);
+        Ok(())
+    }
+}
