@@ -82,7 +82,7 @@ impl Engine for Spy {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        self.inner.ask(claim)
+        self.engine.ask(claim)
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         // Who is to be stopped.
         println!("{}", std::process::id());
         let (name, flavor) = ("a process", Flavor::Etcd35);
-        return rig::run(&rig::Plan { name, flavor, members: 3, abreast: 1, options: "", without: &[] });
+        return rig::run(&rig::Plan { name, flavor, members: 3, abreast: 1, flags: &[], options: "" });
     }
     let (server, runtime) = (Server::start(Flavor::Etcd35, 3).unwrap(), Runtime::new().unwrap());
     a_holder_that_was_stopped_says_first_of_all_that_it_lost_the_lock(&server, &runtime);

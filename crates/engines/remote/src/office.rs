@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    pin::pin,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -9,6 +10,7 @@ use std::{
 use bramah_core::{Error, ErrorKind, Reply, Result, Wake, Woken};
 use tokio::{
     runtime::{Builder, EnterGuard, Handle},
+    sync::oneshot,
     task::JoinHandle,
     time::timeout,
 };
@@ -63,15 +65,18 @@ impl Office {
         silence: impl FnOnce() -> Result<T> + Send + 'static,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Reply<T> {
-        let (task, of) = (self.runtime.spawn(work), self.of);
-        // The wait is there too: who polls the reply may have no timers.
-        self.run(async move {
-            match timeout(patience, task).await {
-                Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(ended(of)),
-                Err(_) => silence(),
+        let ((tell, told), of) = (oneshot::channel(), self.of);
+        // The wait is there too: who polls the reply may have no timers. One task for both, as this is on the way of every call.
+        self.spawn(async move {
+            let mut work = pin!(work);
+            if let Ok(answer) = timeout(patience, &mut work).await {
+                let _ = tell.send(answer);
+                return;
             }
-        })
+            let _ = tell.send(silence());
+            let _ = work.await;
+        });
+        Reply::later(async move { told.await.unwrap_or_else(|_| Err(ended(of))) })
     }
 
     /// Has it done there beside everything else.
