@@ -98,7 +98,8 @@ async fn measure(scores: &mut Scores, name: &str, server: &Server, rounds: usize
                 }
                 Ok(all)
             };
-            handoff::run(scores, name, &sessions, tasks, rounds, recipe).await?;
+            let alone = || Pair { bare: bare.clone(), key: "bare/alone/".to_owned() };
+            handoff::run(scores, name, &sessions, tasks, rounds, recipe, alone).await?;
         }
         close(sessions).await;
     }
@@ -229,8 +230,8 @@ impl Recipe {
         found.pop().map(|kv| String::from_utf8(kv.key).map_err(text)).transpose()
     }
 
-    /// Waits until a key is gone.
-    async fn gone(&mut self, key: &str) -> Result<()> {
+    /// Waits until a key is gone that was there before this revision: whoever it was may be back, behind us.
+    async fn gone(&mut self, key: &str, created: i64) -> Result<()> {
         self.watches += 1;
         let id = self.watches;
         self.requests.send(watch(key, id)).map_err(text)?;
@@ -241,8 +242,9 @@ impl Recipe {
             }
             if told.created {
                 // What was done before it began is not told at once.
-                let range = RangeRequest { key: key.into(), count_only: true, ..RangeRequest::default() };
-                if self.bare.kv().range(range).await.map_err(text)?.into_inner().count == 0 {
+                let max_create_revision = created - 1;
+                let range = RangeRequest { key: key.into(), max_create_revision, ..RangeRequest::default() };
+                if self.bare.kv().range(range).await.map_err(text)?.into_inner().kvs.is_empty() {
                     break;
                 }
             }
@@ -259,7 +261,7 @@ impl Contender for Recipe {
     async fn take(&mut self) -> Result<u64> {
         let created = self.bare.create(&self.key).await?;
         while let Some(before) = self.before(created).await? {
-            self.gone(&before).await?;
+            self.gone(&before, created).await?;
         }
         u64::try_from(created).map_err(text)
     }

@@ -12,7 +12,7 @@ use std::{
 use bramah::{Clock, Guard, Session};
 
 use crate::{
-    drive::{Result, text},
+    drive::{Pairs, Result, burst, text},
     scores::{Rounds, Scores},
 };
 
@@ -152,21 +152,25 @@ async fn contend<C: Contender>(contenders: Vec<C>) -> Result<Round> {
     Ok(Round { seen, seconds })
 }
 
-/// Ours and the bare recipe by turns.
-pub(super) async fn run<B: Contender>(
+/// Ours and the bare recipe by turns, and beside them one that creates and deletes with nobody in its way: one lock has one holder at
+/// a time, so that is the most that could be had.
+pub(super) async fn run<B: Contender, P: Pairs>(
     scores: &mut Scores,
     server: &str,
     sessions: &[Session],
     tasks: usize,
     rounds: usize,
     bare: impl AsyncFn(usize) -> Result<Vec<B>>,
+    alone: impl Fn() -> P,
 ) -> Result<()> {
     let ours_by = sessions.len().min(tasks);
     scores.heading(&format!(
         "{server}: one lock that {tasks} tasks want, {ours_by} session(s), {rounds} interleaved rounds"
     ));
-    let [mut floor, mut floor_gap, mut ours, mut gap, mut far] = [const { Rounds::new() }; 5];
+    let [mut raw, mut floor, mut floor_gap, mut ours, mut gap, mut far] = [const { Rounds::new() }; 6];
     for _ in 0..rounds {
+        let warm = burst(vec![alone()], WARM_UP).await?.workers;
+        raw.push(burst(warm, SPAN).await?.rate());
         let Round { seen, seconds } = contend(bare(tasks).await?).await?;
         scores.check(seen.grants, seen.overlaps, seen.regressions);
         floor.push(seen.grants as f64 / seconds);
@@ -177,11 +181,14 @@ pub(super) async fn run<B: Contender>(
         gap.push(share(&seen.gaps, 50));
         far.push(share(&seen.gaps, 99));
     }
+    scores.figure("creations and deletions of one alone, a second", &raw, "");
     scores.figure("the bare recipe, hand-offs a second", &floor, "");
     scores.figure("  from a release to the next grant, p50", &floor_gap, "ms");
     scores.figure("bramah, hand-offs a second", &ours, "");
     scores.figure("  from a release to the next grant, p50", &gap, "ms");
     scores.figure("  p99", &far, "ms");
     scores.figure("hand-offs/s over the bare recipe", &ours.over(&floor), "");
+    scores.figure("hand-offs/s over the pairs of one alone", &ours.over(&raw), "");
+    scores.figure("the same of the bare recipe", &floor.over(&raw), "");
     Ok(())
 }

@@ -77,7 +77,9 @@ async fn measure(scores: &mut Scores, name: &str, server: &Server, rounds: usize
         for tasks in [16, TASKS] {
             let recipe =
                 async |count| Ok((0..count).map(|_| Recipe { client: client.clone(), node: None }).collect());
-            handoff::run(scores, name, std::slice::from_ref(&session), tasks, rounds, recipe).await?;
+            let alone = || Bare { client: client.clone(), prefix: "/bare/0/_c_-lock-".to_owned() };
+            let sessions = std::slice::from_ref(&session);
+            handoff::run(scores, name, sessions, tasks, rounds, recipe, alone).await?;
         }
     }
     if Part::Crowd.is_wanted() {

@@ -160,10 +160,12 @@ async fn finality_a_late_renewal_brings_nothing_back(bench: Bench) -> Outcome {
     bench.pass(mortal.ttl + mortal.ttl / 4).await;
     let renewal = mortal.renew(&[&claim]).await?;
     ensure_eq!(renewal.gone, [claim.id], "gone of a claim that expired");
-    next.hold(&next.mutex(&name)).await?;
+    let after = next.mutex(&name);
+    next.hold(&after).await?;
     let renewal = mortal.renew(&[&claim]).await?;
     ensure_eq!(renewal.gone, [claim.id], "gone of a claim whose lock was handed on");
     ensure_eq!(bench.standing(&name).await?, (1, 0), "holders and waiters");
+    next.withdraw(&after).await?;
     Ok(())
 }
 
@@ -180,6 +182,7 @@ async fn finality_a_late_question_takes_nothing_from_the_next_holder(bench: Benc
     mortal.withdraw(&claim).await?;
     let still = held(next.ask(&after).await?)?;
     ensure!(still >= fence, "the holder's fence went from {fence:?} to {still:?}");
+    next.withdraw(&after).await?;
     Ok(())
 }
 
@@ -274,17 +277,20 @@ async fn doubt_a_question_about_an_unknown_claim_leaves_nothing_behind(bench: Be
     ensure_eq!(bench.standing(&name).await?, (0, 0), "holders and waiters");
     // The same behind a holder.
     let holder = bench.raw().await?;
-    holder.hold(&holder.mutex(&name)).await?;
+    let ahead = holder.mutex(&name);
+    holder.hold(&ahead).await?;
     let answer = raw.ask(&claim).await?;
     ensure!(matches!(answer, Standing::Gone), "asked about a claim that never entered: {answer:?}");
     ensure_eq!(bench.standing(&name).await?, (1, 0), "holders and waiters");
+    holder.withdraw(&ahead).await?;
     Ok(())
 }
 
 async fn doubt_a_refused_claim_leaves_nothing_behind(bench: Bench) -> Outcome {
     let (a, b) = (bench.raw().await?, bench.raw().await?);
     let name = bench.name("x");
-    a.hold(&a.mutex(&name)).await?;
+    let ahead = a.mutex(&name);
+    a.hold(&ahead).await?;
     let mut tried = b.mutex(&name);
     tried.wait = Wait::No;
     let answer = b.enter(&tried).await?;
@@ -292,6 +298,7 @@ async fn doubt_a_refused_claim_leaves_nothing_behind(bench: Bench) -> Outcome {
     ensure_eq!(bench.standing(&name).await?, (1, 0), "holders and waiters");
     let answer = b.ask(&tried).await?;
     ensure!(matches!(answer, Standing::Gone), "asked about a refused claim: {answer:?}");
+    a.withdraw(&ahead).await?;
     Ok(())
 }
 
@@ -312,7 +319,8 @@ async fn doubt_strays_are_listed(bench: Bench) -> Outcome {
     let (known, stray) = (raw.mutex(&bench.name("known")), raw.mutex(&bench.name("stray")));
     raw.hold(&known).await?;
     raw.hold(&stray).await?;
-    other.hold(&other.mutex(&bench.name("other"))).await?;
+    let apart = other.mutex(&bench.name("other"));
+    other.hold(&apart).await?;
     let all: Vec<_> = raw.renew(&[]).await?.stray.iter().map(|claim| claim.id).collect();
     ensure!(
         all.len() == 2 && all.contains(&known.id) && all.contains(&stray.id),
@@ -327,6 +335,7 @@ async fn doubt_strays_are_listed(bench: Bench) -> Outcome {
     }
     bench.emptied(&bench.name("stray")).await?;
     raw.withdraw(&known).await?;
+    other.withdraw(&apart).await?;
     Ok(())
 }
 

@@ -42,7 +42,7 @@ impl Inner {
         if !case.is_on_lease(&own.kv) || !is_like_ours || !is_child(&case.span.from, &before.kv.key) {
             return None;
         }
-        let entry = case.room.admit(claim.id, own.kv.create_revision)?;
+        let entry = self.admit(case, own.kv.create_revision)?;
         self.watch_own(case.room, &entry, &case.key, done.revision);
         entry.set_waits(Some((value.clone(), own.kv.mod_revision)));
         let wake = entry.wake();

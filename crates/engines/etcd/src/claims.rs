@@ -178,39 +178,39 @@ impl Inner {
 
     /// Enters the line, and shows it; or the answer of who does not wait, or is one of many.
     ///
-    /// A line in which nobody is takes one transaction: what is created there is held, with the revision of its creation as fence.
+    /// A line in which nobody is takes one transaction: what is created there is held, with the revision of its creation as fence. It
+    /// is sent alone where nobody of this process is in the line, for what it is to do otherwise would double what etcd has to write down.
     async fn enter(self: &Arc<Self>, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
         let lease = case.room.terms().lease;
         let now_us = self.clock.wall_us();
         let value = |granted| Value::entering(case.claim, &case.room.who, now_us, granted);
         let put = |granted| ops::put(&case.key, value(granted).encode(), lease);
         let floor = ops::read(&Span::one(&case.floor));
-        let all = vec![ops::read(&case.span), floor.clone()];
         let first = |failure: Vec<RequestOp>| TxnRequest {
             compare: vec![ops::created(&case.span, 0)],
             success: vec![put(true), floor.clone()],
             failure,
         };
-        let line_up = ops::nested(TxnRequest {
-            compare: vec![ops::created(&Span::one(&case.key), 0)],
-            success: vec![put(false)],
-            failure: Vec::new(),
-        });
+        let line_up = || {
+            ops::nested(TxnRequest {
+                compare: vec![ops::created(&Span::one(&case.key), 0)],
+                success: vec![put(false)],
+                failure: Vec::new(),
+            })
+        };
         if case.claim.wait == Wait::Line {
+            if !self.turnstiles.of(&case.claim.name).is_busy() {
+                let done = self.ask(case, first(Vec::new())).await?;
+                if done.succeeded {
+                    return Ok(Ok(case.behind(Vec::new(), done, value(true), lease)));
+                }
+            }
             let seen = reads(case.claim, &case.span, &case.floor, None);
-            let turnstile = self.turnstiles.of(&case.claim.name);
-            let in_line = [vec![line_up], seen].concat();
-            let (is_long, txn) = match turnstile.is_long() {
-                true => (true, TxnRequest { success: in_line, ..TxnRequest::default() }),
-                false => (false, first(in_line)),
-            };
-            let done = self.ask(case, txn).await?;
-            turnstile.set_long(done.is_cut);
-            return match done.succeeded && !is_long {
-                true => Ok(Ok(case.behind(Vec::new(), done, value(true), lease))),
-                false => self.make_out(case, done).await,
-            };
+            let success = [vec![line_up()], seen].concat();
+            let done = self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?;
+            return self.make_out(case, done).await;
         }
+        let all = vec![ops::read(&case.span), floor.clone()];
         let mut done = self.ask(case, first(all.clone())).await?;
         let mut before = Vec::new();
         for tried in 1.. {
@@ -243,7 +243,7 @@ impl Inner {
             done = self.ask(case, guarded).await?;
         }
         // Names below ours change all the time, and the guard cannot tell them from ours: a place is taken, and given up again.
-        let success = [vec![line_up], all].concat();
+        let success = [vec![line_up()], all].concat();
         let sight = case.sight(self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?);
         let queue = &sight.queue;
         let ours = queue.places.iter().position(|place| place.id() == case.claim.id);
@@ -284,7 +284,7 @@ impl Inner {
             self.take_back(case, place.kv.create_revision).await?;
             return Err(claim.conflict(other));
         }
-        let Some(entry) = case.room.admit(claim.id, place.kv.create_revision) else {
+        let Some(entry) = self.admit(case, place.kv.create_revision) else {
             case.room.forget(claim.id);
             return Ok(Turn::Answer(Standing::Gone));
         };
@@ -299,6 +299,11 @@ impl Inner {
         self.watch_ahead(case, queue, at, &entry);
         let ahead = u32::try_from(at).ok();
         Ok(Turn::Answer(Standing::Queued { ahead, wake, sleep: TRUST }))
+    }
+
+    /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
+    pub(crate) fn admit(&self, case: &Case<'_>, create: i64) -> Option<Arc<Entry>> {
+        case.room.admit(case.claim.id, create, || self.turnstiles.of(&case.claim.name).admit())
     }
 
     /// Another claim of this session is in the way, and on its way out.
@@ -458,7 +463,7 @@ impl Case<'_> {
             create_revision: done.revision,
             mod_revision: done.revision,
             version: 1,
-            value: value.encode(),
+            value: Vec::new(),
             lease,
         };
         places.push(Place { kv, value: Some(value) });

@@ -11,7 +11,7 @@ use std::{
 
 use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Tag, Wake, Woken};
 
-use crate::{value::Value, watches::Armed};
+use crate::{turnstile::Inside, value::Value, watches::Armed};
 
 /// A session that was opened here.
 #[derive(Debug)]
@@ -60,6 +60,7 @@ pub(crate) struct Entry {
     own: Mutex<Option<Armed>>,
     /// Tells that it is worth asking.
     ahead: Mutex<Option<Armed>>,
+    _inside: Inside,
 }
 
 impl Room {
@@ -119,11 +120,16 @@ impl Room {
     }
 
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
-    pub(crate) fn admit(&self, id: ClaimId, create: i64) -> Option<Arc<Entry>> {
+    pub(crate) fn admit(
+        &self,
+        id: ClaimId,
+        create: i64,
+        inside: impl FnOnce() -> Inside,
+    ) -> Option<Arc<Entry>> {
         let new = || {
             let (bell, waits, behind) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (own, ahead, is_due) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-            Arc::new(Entry { id, create, bell, waits, behind, is_due, own, ahead })
+            Arc::new(Entry { id, create, bell, waits, behind, is_due, own, ahead, _inside: inside() })
         };
         let entry = self.entries().entry(id.seq).or_insert_with(new).clone();
         Some(entry).filter(|entry| entry.create == create)

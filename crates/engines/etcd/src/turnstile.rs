@@ -1,4 +1,4 @@
-//! How a crowd comes to stand in line.
+//! How a crowd comes to stand in line, and who of this process is in one.
 //!
 //! To enter a long line has etcd look at all of it, one entry after the other. A thousand that enter at once would wait for each other
 //! there until nobody waits for their answers any more, and ask again: so they wait here.
@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -21,14 +21,24 @@ use tokio::{
 /// How many claims of a process enter one line at a time.
 const ABREAST: usize = 8;
 
-/// The turnstiles of lines that are being entered.
+/// The turnstiles of lines that claims of this process enter, or stand in.
 #[derive(Debug, Default)]
 pub(crate) struct Turnstiles(Mutex<HashMap<Name, Weak<Turnstile>>>);
 
 #[derive(Debug)]
 pub(crate) struct Turnstile {
     places: Semaphore,
-    is_long: AtomicBool,
+    inside: AtomicUsize,
+}
+
+/// One claim of this process in a line, for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct Inside(Arc<Turnstile>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Turnstiles {
@@ -40,8 +50,8 @@ impl Turnstiles {
         if known.len() >= known.capacity() {
             known.retain(|_, turnstile| turnstile.strong_count() > 0);
         }
-        let turnstile = Turnstile { places: Semaphore::new(ABREAST), is_long: AtomicBool::new(false) };
-        let turnstile = Arc::new(turnstile);
+        let (places, inside) = (Semaphore::new(ABREAST), AtomicUsize::new(0));
+        let turnstile = Arc::new(Turnstile { places, inside });
         known.insert(name.clone(), Arc::downgrade(&turnstile));
         turnstile
     }
@@ -56,13 +66,15 @@ impl Turnstile {
         Ok(timeout(wait, self.places.acquire()).await?.ok())
     }
 
-    /// Whether the line was long when it was last entered: then it need not be asked whether it is free.
-    pub(crate) fn is_long(&self) -> bool {
-        self.is_long.load(Ordering::Relaxed)
+    /// A claim has entered.
+    pub(crate) fn admit(self: Arc<Self>) -> Inside {
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        Inside(self)
     }
 
-    pub(crate) fn set_long(&self, is_long: bool) {
-        self.is_long.store(is_long, Ordering::Relaxed);
+    /// Whether a claim of this process is in the line: then it need not be asked whether it is free.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.inside.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -71,17 +83,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_one_turnstile_while_it_is_entered() {
+    fn a_line_has_one_turnstile_while_somebody_enters_it_or_stands_in_it() {
         let (turnstiles, name) = (Turnstiles::default(), Name::new("x").unwrap());
-        let first = turnstiles.of(&name);
-        first.set_long(true);
-        assert!(turnstiles.of(&name).is_long());
-        assert!(!turnstiles.of(&Name::new("y").unwrap()).is_long());
+        let (first, second) = (turnstiles.of(&name).admit(), turnstiles.of(&name).admit());
+        assert!(turnstiles.of(&name).is_busy());
+        assert!(!turnstiles.of(&Name::new("y").unwrap()).is_busy());
         drop(first);
-        assert!(!turnstiles.of(&name).is_long(), "nothing is known of a line that nobody enters");
+        assert!(turnstiles.of(&name).is_busy(), "one is inside still");
+        drop(second);
+        assert!(!turnstiles.of(&name).is_busy());
         for n in 0..1000 {
             turnstiles.of(&Name::new(format!("{n}")).unwrap());
         }
-        assert!(turnstiles.0.lock().unwrap().len() < 100, "those of lines that nobody enters go");
+        assert!(turnstiles.0.lock().unwrap().len() < 100, "those that nobody uses go");
     }
 }

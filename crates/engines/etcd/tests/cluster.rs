@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         name: "etcd 3.5, three members",
         flavor: Flavor::Etcd35,
         members: 3,
-        abreast: 3,
+        abreast: 7,
         // The three disks are one here, and nothing has to outlive the machine.
         flags: &[("unsafe-no-fsync", "true"), ("heartbeat-interval", "100"), ("election-timeout", "1000")],
         options: "",
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         name: "etcd 3.4, one member",
         flavor: Flavor::Etcd34,
         members: 1,
-        abreast: 6,
+        abreast: 12,
         flags: &[],
         options: "?margin=0s",
     });

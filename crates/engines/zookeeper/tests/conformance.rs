@@ -3,5 +3,5 @@
 mod rig;
 
 fn main() -> std::process::ExitCode {
-    rig::run("zookeeper", 1, 5)
+    rig::run("zookeeper", 1, 8)
 }

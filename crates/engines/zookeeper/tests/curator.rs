@@ -130,6 +130,36 @@ async fn readers_share_across_both_and_a_waiting_writer_holds_back_the_others_re
     crowd(&a, ours, 0, 0).await;
 }
 
+/// Decision 0016.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_is_no_claim_holds_curator_up_and_not_us() {
+    let Some((java, [a, b])) = scene("foreign", TTL).await else { return };
+    // The folder of this one is a child of the other's that sorts before every claim.
+    let below = a.mutex("orders/0").unwrap().lock().await.unwrap();
+    assert_eq!(java.ask("one", "mutex acquire /orders 500").await, "false", "Curator passed it over");
+    let mut waiting = java.begin("one", "mutex acquire /orders 20000");
+    crowd(&b, "orders", 1, 0).await;
+    assert!(waiting.try_recv().is_err(), "Curator passed it over");
+    // It is first among the claims, so we wait for it although it waits itself.
+    assert!(b.mutex("orders").unwrap().try_lock().await.unwrap().is_none(), "two in one place");
+    below.release().await;
+    remove("foreign", "/orders/0").await;
+    assert_eq!(answer(waiting).await, "true");
+    assert_eq!(java.ask("one", "mutex release /orders").await, "released");
+    // With nobody ahead of us we have it, and nobody beside us.
+    let below = a.mutex("orders/0").unwrap().lock().await.unwrap();
+    let guard = b.mutex("orders").unwrap().try_lock().await.unwrap().expect("a lock that nobody has");
+    assert_eq!(java.ask("one", "mutex acquire /orders 500").await, "false", "two hold it");
+    guard.release().await;
+    below.release().await;
+}
+
+/// Deletes a folder at once that ZooKeeper would remove by and by.
+async fn remove(chroot: &str, folder: &str) {
+    let at = format!("{}/{chroot}", ensemble().connect_string());
+    zookeeper_client::Client::connect(&at).await.unwrap().delete(folder, None).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_are_counted_together() {
     let Some((java, [a, b])) = scene("permits", TTL).await else { return };
