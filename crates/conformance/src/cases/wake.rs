@@ -51,7 +51,7 @@ async fn no_wake_up_is_lost_with_the_poll_net_off(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.within(LONG / 2, "the last of 400 hand-overs", task).await???;
+        bench.within(bench.paced(LONG / 2), "the last of 400 hand-overs", task).await???;
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ async fn no_wake_up_is_lost_among_readers_and_writers(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.within(LONG / 2, "the last of 225 hand-overs", task).await???;
+        bench.within(bench.paced(LONG / 2), "the last of 225 hand-overs", task).await???;
     }
     Ok(())
 }
