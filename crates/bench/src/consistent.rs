@@ -22,9 +22,6 @@ const TASKS: usize = 64;
 const WARM_UP: Duration = Duration::from_millis(250);
 const SPAN: Duration = Duration::from_millis(1500);
 
-/// What the bare calls write, as long as what ours say of a claim.
-const DATA: &[u8] = &[b'x'; 150];
-
 /// Which sections are wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {

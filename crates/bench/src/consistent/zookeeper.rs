@@ -8,7 +8,7 @@ use bramah_zookeeper::ZooKeeper;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
 
 use super::{
-    Counts, DATA, Part, TASKS,
+    Counts, Part, TASKS,
     crowd::{self, Crowd},
     handoff::{self, Contender},
     pairs,
@@ -20,6 +20,9 @@ use crate::{
 };
 
 const TTL: Duration = Duration::from_secs(20);
+
+/// What the bare calls write, as long as what ours say of a claim.
+const DATA: &[u8] = &[b'x'; 150];
 
 /// How many sessions have the crowd between them.
 const SESSIONS: usize = 8;

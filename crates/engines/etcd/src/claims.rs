@@ -15,7 +15,8 @@ use crate::{
         mvccpb::KeyValue,
     },
     queue::{Obstacle, Place, Queue},
-    room::{Entry, Room},
+    room::{Entry, Room, Unwatched},
+    turnstile::Turnstile,
     value::{Record, Told, Value, read_floor},
     watches::Wanted,
 };
@@ -26,9 +27,6 @@ const TRUST: Duration = Duration::from_secs(5);
 /// The same for one of many: that its watch is there is seen to by the stream that carries it.
 pub(crate) const LONG_TRUST: Duration = Duration::from_secs(30);
 
-/// How old a claim is before its key is watched: most locks are held for less long, and what is missed until then is told then.
-const YOUNG: Duration = Duration::from_millis(30);
-
 /// How often one that takes no place tries to enter a line that was free when it was seen.
 const GUARDED: usize = 3;
 
@@ -36,6 +34,7 @@ const GUARDED: usize = 3;
 pub(crate) struct Case<'c> {
     pub(crate) room: &'c Arc<Room>,
     pub(crate) claim: &'c Claim,
+    turnstile: &'c Arc<Turnstile>,
     pub(crate) key: Vec<u8>,
     pub(crate) span: Span,
     floor: Vec<u8>,
@@ -61,18 +60,19 @@ impl Inner {
         let room = self.room(claim.id.session)?;
         let ttl = room.terms().ttl;
         let patience = self.net.patience(ttl);
-        let turnstile = (!claim.again && claim.wait == Wait::Line).then(|| self.turnstiles.of(&claim.name));
+        let turnstile = self.turnstiles.of(&claim.name);
         let wait = (ttl / 3).saturating_sub(patience);
-        let _turn = match &turnstile {
-            Some(turnstile) => {
+        let _turn = match !claim.again && claim.wait == Wait::Line {
+            true => {
                 let silent = |_| self.net.explain(&Trouble::Silent(wait));
                 Some(turnstile.pass(wait).await.map_err(silent)?)
             }
-            None => None,
+            false => None,
         };
         let case = Case {
             room: &room,
             claim,
+            turnstile: &turnstile,
             key: self.layout.claim(&claim.name, claim.id.session),
             span: self.layout.line(&claim.name),
             floor: self.layout.floor(&claim.name),
@@ -178,17 +178,17 @@ impl Inner {
 
     /// Enters the line, and shows it; or the answer of who does not wait, or is one of many.
     ///
-    /// A line in which nobody is takes one transaction: what is created there is held, with the revision of its creation as fence. It
-    /// is sent alone where nobody of this process is in the line, for what it is to do otherwise would double what etcd has to write down.
+    /// A line in which nobody is, and whose fences nobody has raised, takes one transaction: what is created there is held, with the
+    /// revision of its creation as fence. It is sent alone where nobody of this process is in the line, for what it is to do otherwise
+    /// would double what etcd has to write down.
     async fn enter(self: &Arc<Self>, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
         let lease = case.room.terms().lease;
         let now_us = self.clock.wall_us();
         let value = |granted| Value::entering(case.claim, &case.room.who, now_us, granted);
         let put = |granted| ops::put(&case.key, value(granted).encode(), lease);
-        let floor = ops::read(&Span::one(&case.floor));
         let first = |failure: Vec<RequestOp>| TxnRequest {
-            compare: vec![ops::created(&case.span, 0)],
-            success: vec![put(true), floor.clone()],
+            compare: vec![ops::created(&case.span, 0), ops::created(&Span::one(&case.floor), 0)],
+            success: vec![put(true)],
             failure,
         };
         let line_up = || {
@@ -199,7 +199,7 @@ impl Inner {
             })
         };
         if case.claim.wait == Wait::Line {
-            if !self.turnstiles.of(&case.claim.name).is_busy() {
+            if !case.turnstile.is_busy() {
                 let done = self.ask(case, first(Vec::new())).await?;
                 if done.succeeded {
                     return Ok(Ok(case.behind(Vec::new(), done, value(true), lease)));
@@ -210,6 +210,7 @@ impl Inner {
             let done = self.ask(case, TxnRequest { success, ..TxnRequest::default() }).await?;
             return self.make_out(case, done).await;
         }
+        let floor = ops::read(&Span::one(&case.floor));
         let all = vec![ops::read(&case.span), floor.clone()];
         let mut done = self.ask(case, first(all.clone())).await?;
         let mut before = Vec::new();
@@ -303,7 +304,7 @@ impl Inner {
 
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
     pub(crate) fn admit(&self, case: &Case<'_>, create: i64) -> Option<Arc<Entry>> {
-        case.room.admit(case.claim.id, create, || self.turnstiles.of(&case.claim.name).admit())
+        case.room.admit(case.claim.id, create, || case.turnstile.clone().admit())
     }
 
     /// Another claim of this session is in the way, and on its way out.
@@ -319,23 +320,11 @@ impl Inner {
     /// Has core look at the claim, and its waiter ask, when its key is gone. Not at once: a lock that is held for a moment is not
     /// worth a watch, and one that begins later looks back to where it should have begun.
     pub(crate) fn watch_own(&self, room: &Room, entry: &Arc<Entry>, key: &[u8], seen: i64) {
-        if !entry.take_unwatched() {
-            return;
+        if entry.take_unwatched() {
+            let wanted = Wanted { span: Span::one(key), from: seen + 1, puts: false, children: false };
+            let (alarm, entry, watches) = (room.alarm.clone(), Arc::downgrade(entry), self.watches.clone());
+            self.young.add(Unwatched { wanted, alarm, entry, watches });
         }
-        let wanted = Wanted { span: Span::one(key), from: seen + 1, puts: false, children: false };
-        let (alarm, mine, watches) = (room.alarm.clone(), Arc::downgrade(entry), self.watches.clone());
-        // This is called on the office's runtime alone.
-        tokio::spawn(async move {
-            tokio::time::sleep(YOUNG).await;
-            let Some(entry) = mine.upgrade() else { return };
-            let armed = watches.arm(wanted, move || {
-                if let Some(entry) = mine.upgrade() {
-                    alarm.ring(entry.id);
-                    entry.ring();
-                }
-            });
-            entry.watch_own(armed);
-        });
     }
 
     /// Has it ask when this key goes, which is just ahead of it.

@@ -12,10 +12,16 @@ use bramah_core::{
     Asking, Capacities, Claim, Clock, Engine, Exit, Fencing, Leasing, Liveness, Look, Modes, Opening, Order,
     Profile, Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
-use bramah_remote::{Flights, Office};
+use bramah_remote::{Aging, Flights, Office};
 
 use crate::{
-    Etcd, config::Config, layout::Layout, net::Net, room::Room, turnstile::Turnstiles, watches::Watches,
+    Etcd,
+    config::Config,
+    layout::Layout,
+    net::Net,
+    room::{Room, Unwatched, YOUNG},
+    turnstile::Turnstiles,
+    watches::Watches,
 };
 
 /// What the clones of an engine share.
@@ -27,6 +33,8 @@ pub struct Inner {
     pub(crate) turnstiles: Turnstiles,
     rooms: Mutex<HashMap<SessionId, Arc<Room>>>,
     flights: Arc<Flights>,
+    /// Claims whose keys are not watched yet.
+    pub(crate) young: Aging<Unwatched>,
     office: Office,
 }
 
@@ -39,7 +47,8 @@ impl Inner {
         office.spawn(watches.clone().attend(net.clone()));
         let (rooms, flights) = (Mutex::default(), Arc::default());
         let (clock, turnstiles) = (Clock::boot(), Turnstiles::default());
-        Ok(Self { net, layout, watches, clock, turnstiles, rooms, flights, office })
+        let young = Aging::new(office.clone(), YOUNG, Unwatched::watch);
+        Ok(Self { net, layout, watches, clock, turnstiles, rooms, flights, young, office })
     }
 
     pub(crate) fn rooms(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Room>>> {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -11,7 +11,11 @@ use std::{
 
 use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Tag, Wake, Woken};
 
-use crate::{turnstile::Inside, value::Value, watches::Armed};
+use crate::{
+    turnstile::Inside,
+    value::Value,
+    watches::{Armed, Wanted, Watches},
+};
 
 /// A session that was opened here.
 #[derive(Debug)]
@@ -61,6 +65,30 @@ pub(crate) struct Entry {
     /// Tells that it is worth asking.
     ahead: Mutex<Option<Armed>>,
     _inside: Inside,
+}
+
+/// How old a claim is before its key is watched: most locks are held for less long, and what is missed until then is told then.
+pub(crate) const YOUNG: Duration = Duration::from_millis(30);
+
+/// The key of a claim that is to be watched if the claim lasts.
+pub(crate) struct Unwatched {
+    pub(crate) wanted: Wanted,
+    pub(crate) alarm: Alarm,
+    pub(crate) entry: Weak<Entry>,
+    pub(crate) watches: Arc<Watches>,
+}
+
+impl Unwatched {
+    pub(crate) fn watch(self) {
+        let Some(entry) = self.entry.upgrade() else { return };
+        let armed = self.watches.arm(self.wanted, move || {
+            if let Some(entry) = self.entry.upgrade() {
+                self.alarm.ring(entry.id);
+                entry.ring();
+            }
+        });
+        entry.watch_own(armed);
+    }
 }
 
 impl Room {

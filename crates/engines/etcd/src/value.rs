@@ -3,7 +3,7 @@
 //! `bramah1 session=… seq=3 capacity=1 weight=1 ttl=10000 lease=- entered=… granted=… fence=… who=… note=…`, words parted by spaces,
 //! each value percent-encoded. Times are of the wall clock of whoever wrote it, in microseconds, and only shown.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bramah_core::{About, Break, Claim, ClaimId, Fence, Name, SessionId, Wait};
 
@@ -56,7 +56,6 @@ impl Value {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let or = |number: Option<u128>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         format!(
             "{FORMAT} session={} seq={} capacity={} weight={} ttl={} lease={} entered={} granted={} fence={} who={} note={}",
             self.id.session,
@@ -64,12 +63,12 @@ impl Value {
             self.capacity,
             self.weight,
             self.ttl.as_millis(),
-            or(self.lease.map(|lease| lease.as_millis())),
+            Or(self.lease.map(|lease| lease.as_millis())),
             self.entered_us,
-            or(self.granted_us.map(u128::from)),
-            self.fence.word(),
-            escape(&self.who),
-            escape(&self.note),
+            Or(self.granted_us.map(u128::from)),
+            self.fence,
+            Escaped(&self.who),
+            Escaped(&self.note),
         )
         .into_bytes()
     }
@@ -115,15 +114,29 @@ impl Value {
     }
 }
 
-impl Told {
-    fn word(self) -> String {
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => "-".to_owned(),
-            Self::Here => "here".to_owned(),
-            Self::This(fence) => fence.to_string(),
+            Self::Nothing => f.write_str("-"),
+            Self::Here => f.write_str("here"),
+            Self::This(fence) => fence.fmt(f),
         }
     }
+}
 
+/// A number, or a dash for none.
+struct Or(Option<u128>);
+
+impl fmt::Display for Or {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(f),
+            None => f.write_str("-"),
+        }
+    }
+}
+
+impl Told {
     fn read(word: &str) -> Option<Self> {
         match word {
             "-" => Some(Self::Nothing),
@@ -143,7 +156,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let (by, reason) = (escape(&self.cause.by), escape(&self.cause.reason));
+        let (by, reason) = (Escaped(&self.cause.by), Escaped(&self.cause.reason));
         let ClaimId { session, seq } = self.id;
         format!("{FORMAT} session={session} seq={seq} at={} by={by} reason={reason}", self.at_us).into_bytes()
     }
@@ -168,19 +181,23 @@ fn maybe(word: &str) -> Option<Option<u64>> {
     if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
 }
 
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c == '%' || c.is_whitespace() || c.is_control() {
-            let mut buffer = [0; 4];
-            for byte in c.encode_utf8(&mut buffer).bytes() {
-                out.push_str(&format!("%{byte:02x}"));
-            }
-        } else {
-            out.push(c);
+/// A text as one word.
+struct Escaped<'t>(&'t str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |c: char| c != '%' && !c.is_whitespace() && !c.is_control();
+        let mut rest = self.0;
+        while let Some(at) = rest.find(|c| !is_plain(c)) {
+            let (plain, special) = rest.split_at(at);
+            f.write_str(plain)?;
+            let end = special.chars().next().map_or(0, char::len_utf8);
+            let (special, after) = special.split_at(end);
+            special.bytes().try_for_each(|byte| write!(f, "%{byte:02x}"))?;
+            rest = after;
         }
+        f.write_str(rest)
     }
-    out
 }
 
 fn unescape(text: &str) -> String {

@@ -36,7 +36,8 @@ impl Office {
             return Ok(office.clone());
         }
         let start = || {
-            let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+            // Calls that have come are begun before those that are under way go on: so what they ask is sent together.
+            let runtime = Builder::new_current_thread().global_queue_interval(1).enable_all().build().ok()?;
             let handle = runtime.handle().clone();
             let run = move || runtime.block_on(std::future::pending::<()>());
             std::thread::Builder::new().name(format!("bramah-{of}")).spawn(run).ok()?;
