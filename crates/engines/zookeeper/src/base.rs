@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use bramah_core::{Clock, Error, Name, Result};
-use bramah_remote::Office;
+use bramah_remote::{Aging, Office};
 use tokio::time::timeout;
 use zookeeper_client::{Client, CreateMode, CreateOptions, Error as Said, MultiWriteError};
 
-use crate::{Config, error, line::Form, names, tls};
+use crate::{
+    Config, error,
+    line::Form,
+    names,
+    sentinel::{Unwatched, YOUNG},
+    tls,
+};
 
 /// The longest time-out that the protocol can say.
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
@@ -19,12 +25,16 @@ pub(crate) struct Base {
     pub(crate) server: String,
     pub(crate) office: Office,
     pub(crate) clock: Clock,
+    /// Claims whose nodes are not watched yet.
+    pub(crate) young: Aging<Unwatched>,
 }
 
 impl Base {
     pub(crate) fn new(config: Config) -> Result<Self> {
         let server = config.address();
-        Ok(Self { config, server, office: Office::open("zookeeper")?, clock: Clock::boot() })
+        let office = Office::open("zookeeper")?;
+        let young = Aging::new(office.clone(), YOUNG, Unwatched::watch);
+        Ok(Self { config, server, office, clock: Clock::boot(), young })
     }
 
     /// A session with ZooKeeper.

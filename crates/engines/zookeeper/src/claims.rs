@@ -4,21 +4,19 @@
 //! behind a creation has the new node in it. What was listed may be old, which is harmless behind our own node: all that can be
 //! missing is that somebody has left.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bramah_core::{Claim, Error, ErrorKind, Fence, Result, Standing, Wait};
-use zookeeper_client::{Client, CreateMode, Error as Said, OneshotWatcher};
+use zookeeper_client::{Client, Error as Said, OneshotWatcher};
 
 use crate::{
     base::or_none,
     entry::{Entry, Node, Seat},
-    error::is_answer,
     fence::Floor,
     line::{Form, Verdict, judge},
     names::{self, Kid, LEASES, LOCKS},
     record,
     room::Room,
-    sentinel,
 };
 
 /// The longest time that a waiter trusts to be told.
@@ -28,17 +26,11 @@ const TRUST: Duration = Duration::from_secs(4);
 const LONG_TRUST: Duration = Duration::from_secs(30);
 const MANY: usize = 32;
 
-/// How old a claim is before its node is watched.
-const YOUNG: Duration = Duration::from_millis(30);
-
 /// The capacity of a semaphore that does not tell it.
 pub(crate) const UNTOLD: u32 = 0;
 
 /// How often a folder may go, or the node before ours, while we look.
-const TRIES: usize = 32;
-
-/// From here on a folder's numbers come near the end of what ZooKeeper can count, where their order breaks.
-const LAST_NUMBER: i64 = 2_147_000_000;
+pub(crate) const TRIES: usize = 32;
 
 impl Room {
     /// The folder of the nodes with which claims enter.
@@ -157,64 +149,6 @@ impl Room {
         Ok(Standing::Queued { ahead: None, wake, sleep: TRUST })
     }
 
-    /// Creates a claim's node, and lists its line with it.
-    async fn create(
-        self: &Arc<Self>,
-        client: &Client,
-        entry: &Arc<Entry>,
-        claim: &Claim,
-    ) -> Result<(Node, Vec<String>, Floor)> {
-        let because = |said: Said| self.because(claim, &said);
-        let (line, mark) = (self.line_of(claim), self.base.form(claim.capacity).mark(claim));
-        let prefix = format!("{line}/_c_{}-{}", entry.uuid, mark.word());
-        let (data, options) = (self.line(claim), self.base.with(CreateMode::EphemeralSequential));
-        for _ in 0..TRIES {
-            // From here on ZooKeeper may have it, whatever we hear.
-            entry.sit(Seat::Doubt);
-            let sent = self.base.clock.now();
-            let created = client.create(&prefix, &data, &options);
-            let (children, floor) = (client.list_children(&line), self.floor(client));
-            match created.await {
-                Ok((stat, number)) => {
-                    self.prove(sent);
-                    let node = Node { path: format!("{prefix}{number}"), czxid: stat.czxid };
-                    entry.sit(Seat::Waiting(node.clone()));
-                    if !(0..LAST_NUMBER).contains(&number.into_i64()) {
-                        self.remove(client, entry).await?;
-                        return Err(used_up(claim, &line));
-                    }
-                    self.attend_to(entry, node.path.clone());
-                    let children = children.await.map_err(because)?;
-                    return Ok((node, children, floor.await.map_err(because)?));
-                }
-                Err(Said::NoNode) => {
-                    entry.sit(Seat::New);
-                    self.base.make_folder(client, &line).await.map_err(because)?;
-                }
-                Err(said) => {
-                    if is_answer(&said) {
-                        entry.sit(Seat::New);
-                    }
-                    return Err(because(said));
-                }
-            }
-        }
-        Err(because(Said::NoNode))
-    }
-
-    /// Has it told when a claim's node goes that nobody here has removed. Not at once: most locks are held for a moment, and what has
-    /// gone until then is seen then.
-    fn attend_to(self: &Arc<Self>, entry: &Arc<Entry>, path: String) {
-        let (watch, entry) = (sentinel::watch(self, entry, path.clone()), Arc::downgrade(entry));
-        self.base.office.spawn(async move {
-            tokio::time::sleep(YOUNG).await;
-            let mut watch = std::pin::pin!(watch);
-            // That it has gone because it was left is no reason for a question.
-            let is_kept = || entry.upgrade().is_some_and(|entry| entry.has(&path));
-            poll_fn(|cx| if is_kept() { watch.as_mut().poll(cx) } else { Poll::Ready(()) }).await;
-        });
-    }
-
     /// The capacity that the name is in use with, if it is another: `children` are those of the folder in which the claim enters.
     async fn in_use_otherwise(
         &self,
@@ -256,9 +190,10 @@ impl Room {
     ) -> Result<Option<Standing>> {
         let because = |said: Said| self.because(claim, &said);
         let form = self.base.form(claim.capacity);
-        let kids = names::kids(children, |mark| form.has(mark));
-        let Some(index) = kids.iter().position(|kid| kid.node == node.leaf()) else { return Ok(None) };
-        let (ahead, last) = match judge(&kids, index) {
+        let Some(kids) = names::kids_until(children, node.leaf(), |mark| form.has(mark)) else {
+            return Ok(None);
+        };
+        let (ahead, last) = match judge(&kids, kids.len().saturating_sub(1)) {
             Verdict::First if form == Form::Permits => return self.draw(client, entry, claim, node).await,
             Verdict::First => {
                 return self.grant(client, entry, claim, vec![node.clone()], floor).await.map(Some);
@@ -470,13 +405,4 @@ pub(crate) fn conflict(claim: &Claim, in_use: u32) -> Error {
         claim.name
     );
     Error::new(ErrorKind::Conflict, text)
-}
-
-fn used_up(claim: &Claim, folder: &str) -> Error {
-    let text = format!(
-        "{}: its folder {folder} has had two thousand million children, and ZooKeeper cannot number more in order; let it be empty for a \
-         minute, or delete it",
-        claim.name
-    );
-    Error::new(ErrorKind::Unavailable, text)
 }

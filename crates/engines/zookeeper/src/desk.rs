@@ -87,7 +87,8 @@ impl Desk {
         let is_theirs = |kid: &Kid| kid.is_of(&theirs) && kid.number().parse() == Ok(claim.id.seq);
         let mut nodes = Vec::new();
         for (folder, children) in folders.iter().zip(listed) {
-            let kids = names::kids(&or_none(children.await)?, |_| true);
+            let children = or_none(children.await)?;
+            let kids = names::kids(&children, |_| true);
             nodes.extend(kids.into_iter().filter_map(|kid| {
                 let whose = match &kid {
                     kid if kid.is_of(&ours) => Whose::Ours,

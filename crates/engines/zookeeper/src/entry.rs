@@ -23,6 +23,16 @@ impl Node {
     pub(crate) fn leaf(&self) -> &str {
         self.path.rsplit_once('/').map_or(self.path.as_str(), |(_, leaf)| leaf)
     }
+
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
+    /// Its number there.
+    pub(crate) fn number(&self) -> Option<i64> {
+        names::Kid::parse(self.leaf()).and_then(|kid| kid.number().parse().ok())
+    }
 }
 
 /// What we believe of it. What is true is in ZooKeeper.

@@ -11,7 +11,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use bramah_core::{Claim, Fence, Result};
@@ -22,8 +22,20 @@ use crate::{base::Base, entry::Node, record, room::Room};
 /// How often somebody else may be faster.
 const TRIES: usize = 64;
 
-/// Ends when the node is not any more as it was read.
-type Changed = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A watch that has not fired, as far as it was looked. ZooKeeper tells of a change before it answers anything that was done after
+/// it: whoever looks here after an answer knows of everything before that.
+pub(crate) struct Unchanged(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Unchanged {
+    pub(crate) fn new(watch: OneshotWatcher) -> Self {
+        Self(Box::pin(async move { drop(watch.changed().await) }))
+    }
+
+    /// Whether it has still not fired. Not to be asked again when it has.
+    pub(crate) fn holds(&mut self) -> bool {
+        self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+}
 
 type Asked<'r> = Pin<Box<dyn Future<Output = Result<Option<(Floor, OneshotWatcher)>, Said>> + Send + 'r>>;
 
@@ -50,13 +62,11 @@ impl Floor {
     }
 }
 
-/// What a session knows of that node, while its watch on it has not fired.
-///
-/// ZooKeeper tells of a change before it answers anything that was done after it. So whoever looks here after the answer to a write of
-/// his own sees what he would have read behind that write.
+/// What a session knows of that node, while its watch on it has not fired: whoever looks here after the answer to a write of his own
+/// sees what he would have read behind that write.
 #[derive(Default)]
 pub(crate) struct Known {
-    seen: Mutex<Option<(Floor, Changed)>>,
+    seen: Mutex<Option<(Floor, Unchanged)>>,
     /// Whether the node was there when it was last looked.
     is_there: AtomicBool,
 }
@@ -64,20 +74,17 @@ pub(crate) struct Known {
 impl Known {
     fn get(&self) -> Option<Floor> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (floor, changed) = seen.as_mut()?;
-        match changed.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending => Some(*floor),
-            Poll::Ready(()) => {
-                *seen = None;
-                None
-            }
+        let (floor, unchanged) = seen.as_mut()?;
+        let floor = unchanged.holds().then_some(*floor);
+        if floor.is_none() {
+            *seen = None;
         }
+        floor
     }
 
     fn set(&self, floor: Floor, changed: OneshotWatcher) {
         self.is_there.store(floor.version.is_some(), Ordering::Relaxed);
-        let changed = Box::pin(async move { drop(changed.changed().await) });
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((floor, changed));
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((floor, Unchanged::new(changed)));
     }
 }
 

@@ -75,10 +75,13 @@ impl Room {
         // A sentinel that sees it go has nothing to tell.
         entry.sit(Seat::Doubt);
         let deleted: Vec<_> = nodes.iter().map(|node| client.delete(&node.path, None)).collect();
-        for answer in deleted {
+        for (node, answer) in nodes.iter().zip(deleted) {
             match answer.await {
                 Ok(()) | Err(Said::NoNode) => {}
                 Err(said) => return Err(self.because(&entry.claim(), &said)),
+            }
+            if let Some(number) = node.number() {
+                self.solitude.gone(node.folder(), number);
             }
         }
         entry.sit(Seat::New);

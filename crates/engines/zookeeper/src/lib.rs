@@ -32,6 +32,7 @@ mod base;
 pub mod checkup;
 mod claims;
 mod config;
+mod creation;
 mod desk;
 mod engine;
 mod entry;
@@ -45,6 +46,7 @@ mod permits;
 mod record;
 mod room;
 mod sentinel;
+mod solitude;
 mod survey;
 mod tls;
 

@@ -71,15 +71,14 @@ mod tests {
     use super::*;
     use crate::names::kids;
 
-    fn line(marks: &[(Mark, u32)]) -> Vec<Kid> {
-        let nodes: Vec<String> =
-            marks.iter().map(|(mark, number)| format!("x-{}{number:010}", mark.word())).collect();
-        kids(&nodes, |_| true)
+    fn line(marks: &[(Mark, u32)]) -> Vec<String> {
+        marks.iter().map(|(mark, number)| format!("x-{}{number:010}", mark.word())).collect()
     }
 
     #[test]
     fn a_mutex_has_one_holder_and_each_waits_for_the_one_before_it() {
-        let kids = line(&[(Mark::Lock, 7), (Mark::Lock, 3), (Mark::Lock, 12)]);
+        let line = line(&[(Mark::Lock, 7), (Mark::Lock, 3), (Mark::Lock, 12)]);
+        let kids = kids(&line, |_| true);
         assert_eq!(judge(&kids, 0), Verdict::First);
         assert_eq!(judge(&kids, 1), Verdict::Behind { ahead: 1, last: 0 });
         assert_eq!(judge(&kids, 2), Verdict::Behind { ahead: 2, last: 1 });
@@ -87,8 +86,9 @@ mod tests {
 
     #[test]
     fn readers_hold_together_and_a_waiting_writer_holds_back_later_ones() {
-        let kids =
+        let line =
             line(&[(Mark::Read, 1), (Mark::Read, 2), (Mark::Write, 3), (Mark::Read, 4), (Mark::Write, 5)]);
+        let kids = kids(&line, |_| true);
         assert_eq!(judge(&kids, 1), Verdict::First);
         assert_eq!(judge(&kids, 2), Verdict::Behind { ahead: 2, last: 1 });
         assert_eq!(judge(&kids, 3), Verdict::Behind { ahead: 3, last: 2 });

@@ -48,17 +48,17 @@ impl Mark {
 }
 
 /// One claim's node in a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kid {
-    pub(crate) node: String,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kid<'n> {
+    pub(crate) node: &'n str,
     pub(crate) mark: Mark,
     /// Where in `node` its number starts.
     number: usize,
 }
 
-impl Kid {
+impl<'n> Kid<'n> {
     /// Reads the name of a node: it ends in a mark and at least ten digits.
-    pub(crate) fn parse(node: &str) -> Option<Self> {
+    pub(crate) fn parse(node: &'n str) -> Option<Self> {
         let head = node.trim_end_matches(|c: char| c.is_ascii_digit());
         if node.len() - head.len() < 10 {
             return None;
@@ -70,11 +70,11 @@ impl Kid {
             let mark = Mark::ALL.into_iter().find(|mark| head.ends_with(mark.word()))?;
             Some((mark, head.len()))
         });
-        mark.map(|(mark, number)| Self { node: node.to_owned(), mark, number })
+        mark.map(|(mark, number)| Self { node, mark, number })
     }
 
     /// The number that ZooKeeper gave it, as it is written.
-    pub(crate) fn number(&self) -> &str {
+    pub(crate) fn number(&self) -> &'n str {
         self.node.get(self.number..).unwrap_or_default()
     }
 
@@ -93,7 +93,7 @@ impl Kid {
 
     /// The order in line is Curator's: the numbers as text.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.number().cmp(other.number()).then_with(|| self.node.cmp(&other.node))
+        self.number().cmp(other.number()).then_with(|| self.node.cmp(other.node))
     }
 }
 
@@ -101,11 +101,24 @@ impl Kid {
 ///
 /// Curator leaves nothing out, and a foreign node that sorts before its claims holds it up. That it does not hold us up gives nobody
 /// a lock too much: whoever is first among all is also first among the claims (decision 0016).
-pub(crate) fn kids(children: &[String], is_in: impl Fn(Mark) -> bool) -> Vec<Kid> {
+pub(crate) fn kids(children: &[String], is_in: impl Fn(Mark) -> bool) -> Vec<Kid<'_>> {
     let mut kids: Vec<Kid> =
         children.iter().filter_map(|node| Kid::parse(node)).filter(|kid| is_in(kid.mark)).collect();
-    kids.sort_by(Kid::cmp);
+    kids.sort_unstable_by(Kid::cmp);
     kids
+}
+
+/// The claims up to the one with this node, in order; those behind it are not even sorted. None if it is not among them.
+pub(crate) fn kids_until<'c>(
+    children: &'c [String],
+    node: &str,
+    is_in: impl Fn(Mark) -> bool,
+) -> Option<Vec<Kid<'c>>> {
+    let claims = || children.iter().filter_map(|child| Kid::parse(child)).filter(|kid| is_in(kid.mark));
+    let own = claims().find(|kid| kid.node == node)?;
+    let mut kids: Vec<Kid> = claims().filter(|kid| kid.cmp(&own).is_le()).collect();
+    kids.sort_unstable_by(Kid::cmp);
+    Some(kids)
 }
 
 /// The protection id in the node of a claim: it names the claim, and does not tell the session's secret.
@@ -262,6 +275,11 @@ mod tests {
         assert_eq!(numbers, ["0000000002", "0000000009", "0000000010"]);
         assert_eq!(kids[2].uuid(), Some(1));
         assert!(kids[2].is_of(&hyphened(1)) && !kids[1].is_of(&hyphened(1)));
+        for (index, kid) in kids.iter().enumerate() {
+            let until = kids_until(&children, kid.node, |mark| mark == Mark::Lock).unwrap();
+            assert_eq!(until, kids[..=index]);
+        }
+        assert_eq!(kids_until(&children, "42", |_| true), None);
     }
 
     #[test]

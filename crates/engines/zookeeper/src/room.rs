@@ -21,6 +21,7 @@ use crate::{
     fence::Known,
     names::{self, Kid},
     record,
+    solitude::Solitude,
 };
 
 /// How often it is looked whether a session was heard of.
@@ -36,6 +37,8 @@ pub(crate) struct Room {
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
     /// The largest fence that was asked for.
     pub(crate) floor: Known,
+    /// Which lines need no look.
+    pub(crate) solitude: Solitude,
     /// When the session was last heard of.
     heard: Mutex<Moment>,
     /// When the last write was sent that was answered.
@@ -68,6 +71,7 @@ impl Room {
             client: Mutex::new(Some(client)),
             entries: Mutex::default(),
             floor: Known::default(),
+            solitude: Solitude::default(),
             heard: Mutex::new(heard),
             proved: Mutex::new(heard),
             over: AtomicBool::new(false),
@@ -253,7 +257,7 @@ impl Room {
 }
 
 /// The claim's node at a path.
-fn kid(path: &str) -> Option<Kid> {
+fn kid(path: &str) -> Option<Kid<'_>> {
     Kid::parse(path.rsplit_once('/')?.1)
 }
 
@@ -273,6 +277,7 @@ pub(crate) async fn attend(room: Weak<Room>, mut states: StateWatcher, end: impl
                 room.opening.alarm.ring(entry.claim().id);
             }
         }
+        room.solitude.tidy(room.base.clock.now());
         for claim in room.abandoned() {
             let (office, room) = (room.base.office.clone(), room.clone());
             // If it fails, it is tried again.

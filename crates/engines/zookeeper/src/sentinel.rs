@@ -1,8 +1,10 @@
 //! Who sees at once that a hold has ended.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{Arc, Weak},
+    task::Poll,
     time::Duration,
 };
 
@@ -14,6 +16,33 @@ use crate::{
     record::{self, REVOKE},
     room::Room,
 };
+
+/// How old a claim is before its node is watched. Most locks are held for less long, and what has gone until then is seen then.
+pub(crate) const YOUNG: Duration = Duration::from_millis(30);
+
+/// The node of a claim that is to be watched if the claim lasts.
+pub(crate) struct Unwatched {
+    pub(crate) room: Weak<Room>,
+    pub(crate) entry: Weak<Entry>,
+    pub(crate) path: String,
+}
+
+impl Unwatched {
+    /// Has it told when the node goes that nobody here has removed.
+    pub(crate) fn watch(self) {
+        let (Some(room), Some(entry)) = (self.room.upgrade(), self.entry.upgrade()) else { return };
+        if !entry.has(&self.path) {
+            return;
+        }
+        let (watch, entry, path) = (watch(&room, &entry, self.path.clone()), self.entry, self.path);
+        room.base.office.spawn(async move {
+            let mut watch = pin!(watch);
+            // That it has gone because it was left is no reason for a question.
+            let is_kept = || entry.upgrade().is_some_and(|entry| entry.has(&path));
+            poll_fn(|cx| if is_kept() { watch.as_mut().poll(cx) } else { Poll::Ready(()) }).await;
+        });
+    }
+}
 
 /// How soon it is looked again after a connection has ended.
 const AGAIN: Duration = Duration::from_millis(200);

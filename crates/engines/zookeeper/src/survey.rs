@@ -40,8 +40,8 @@ impl Found {
 }
 
 /// One node that was read.
-struct Read {
-    kid: Kid,
+struct Read<'n> {
+    kid: Kid<'n>,
     told: Option<Told>,
     data: Vec<u8>,
     stat: Stat,
@@ -182,7 +182,12 @@ async fn walk(desk: &Desk, client: &Client, scope: &Scope) -> Result<BTreeMap<Na
     Ok(found)
 }
 
-async fn read(client: &Client, folder: &str, name: &Name, kids: Vec<Kid>) -> Result<Vec<Read>, Said> {
+async fn read<'n>(
+    client: &Client,
+    folder: &str,
+    name: &Name,
+    kids: Vec<Kid<'n>>,
+) -> Result<Vec<Read<'n>>, Said> {
     let paths: Vec<String> = kids.iter().map(|kid| format!("{folder}/{}", kid.node)).collect();
     let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
     let mut reads = Vec::with_capacity(kids.len());
@@ -242,7 +247,7 @@ async fn line(desk: &Desk, client: &Client, name: &Name, found: Found) -> Result
             None => places.push(permit),
         }
     }
-    let kids: Vec<Kid> = waiting.iter().map(|read| read.kid.clone()).collect();
+    let kids: Vec<Kid> = waiting.iter().map(|read| read.kid).collect();
     for (index, read) in waiting.into_iter().enumerate() {
         let is_held = form != Form::Permits && judge(&kids, index) == Verdict::First;
         places.push(place(read, name, capacity, is_held, since));

@@ -1,0 +1,219 @@
+//! A claim that is granted by its number alone, without a look at its line: only while nobody else can be in it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bramah_core::{Engine, Guard, Name, Session};
+use bramah_lab::{Fault, Loss, Proxy, ZooKeeper as Server};
+use bramah_zookeeper::ZooKeeper;
+use tokio::task::JoinHandle;
+use zookeeper_client::{Acls, Client, CreateMode};
+
+const SOON: Duration = Duration::from_secs(40);
+
+const FOLDER: &str = "/solitude/x";
+
+/// How many nodes a name has had when it is known to be used by nobody else.
+const USED: usize = 4;
+
+/// One member, a session that can be cut off from it, and somebody else.
+struct Scene {
+    session: Session,
+    proxy: Proxy,
+    other: Client,
+    _server: Server,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let server = tokio::task::block_in_place(|| Server::start(1)).unwrap();
+        let proxy = Proxy::to(&server.connect_string()).unwrap();
+        let url = format!("zookeeper://{}/solitude", proxy.address());
+        let engine: Arc<dyn Engine> = ZooKeeper::from_url(&url).unwrap().into();
+        let session = Session::builder(engine).ttl(Duration::from_secs(20)).open().await.unwrap();
+        let other = Client::connect(&server.connect_string()).await.unwrap();
+        Self { session, proxy, other, _server: server }
+    }
+
+    async fn pair(&self) {
+        self.session.mutex("x").unwrap().lock().await.unwrap().release().await;
+    }
+
+    /// Uses the name until that it is ours alone is known.
+    async fn use_it(&self) {
+        for _ in 0..USED {
+            self.pair().await;
+        }
+        let number = self.other_claims().await;
+        assert_eq!(number, USED, "the test's own premise: each took a number");
+        self.other_leaves(USED).await;
+        self.is_known().await;
+    }
+
+    /// Somebody was there, which is seen; and nobody since.
+    async fn is_known(&self) {
+        let asked = self.lists();
+        self.pair().await;
+        let looks = asked.load(Ordering::SeqCst);
+        assert!(looks > 0, "the line of a name that somebody else has used is not looked at");
+        self.pair().await;
+        assert_eq!(asked.load(Ordering::SeqCst), looks, "the line of a name in use is looked at");
+        self.proxy.lose_nothing();
+    }
+
+    /// Counts from now on how often children are listed.
+    fn lists(&self) -> Arc<AtomicUsize> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let seen = count.clone();
+        self.proxy.lose_replies_matching(Loss::Kill, move |bytes| {
+            seen.fetch_add(requests(bytes).filter(|code| matches!(code, 8 | 12)).count(), Ordering::SeqCst);
+            false
+        });
+        count
+    }
+
+    /// Somebody else enters, as Curator does.
+    async fn other_claims(&self) -> usize {
+        let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+        let (_, number) = self.other.create(&format!("{FOLDER}/lock-"), b"", &options).await.unwrap();
+        usize::try_from(number.into_i64()).unwrap()
+    }
+
+    async fn other_leaves(&self, number: usize) {
+        self.other.delete(&format!("{FOLDER}/lock-{number:010}"), None).await.unwrap();
+    }
+
+    /// Somebody deletes the folder, and makes it again; the next number in it is the one that would have come, and one of those before it
+    /// holds the lock. Its number.
+    async fn remade(&self, next: usize) -> usize {
+        self.other.delete(FOLDER, None).await.unwrap();
+        let folder = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        self.other.create(FOLDER, b"", &folder).await.unwrap();
+        for number in 0..next {
+            assert_eq!(self.other_claims().await, number);
+        }
+        for number in 1..next {
+            self.other_leaves(number).await;
+        }
+        0
+    }
+
+    fn waiter(&self) -> JoinHandle<Guard> {
+        let mutex = self.session.mutex("x").unwrap();
+        tokio::spawn(async move { mutex.lock().await.unwrap() })
+    }
+
+    /// It stands in line, and is not granted.
+    async fn in_line(&self, waiter: &JoinHandle<Guard>) {
+        let name = Name::new("x").unwrap();
+        let in_line = async {
+            loop {
+                let line = self.session.inspect(&name).await.unwrap();
+                if line.is_some_and(|line| line.waiters().count() == 1) {
+                    break;
+                }
+                assert!(!waiter.is_finished(), "it was granted beside another");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(SOON, in_line).await.expect("it does not stand in line");
+        // A session is answered in order: by now it would have heard of its grant.
+        for _ in 0..2 {
+            self.session.mutex("y").unwrap().lock().await.unwrap().release().await;
+        }
+        assert!(!waiter.is_finished(), "it was granted beside another");
+    }
+
+    /// It waits for that one, with this number.
+    async fn waits_for(&self, waiter: JoinHandle<Guard>, holder: usize, number: usize) {
+        self.in_line(&waiter).await;
+        let children = self.other.list_children(FOLDER).await.unwrap();
+        let own = format!("-lock-{number:010}");
+        assert!(children.iter().any(|child| child.ends_with(&own)), "not {own}: {children:?}");
+        self.other_leaves(holder).await;
+        let guard = tokio::time::timeout(SOON, waiter).await.expect("its turn does not come").unwrap();
+        guard.release().await;
+    }
+}
+
+/// The kinds of the requests in what a client sent.
+fn requests(bytes: &[u8]) -> impl Iterator<Item = i32> + '_ {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let word = |at: usize| Some(i32::from_be_bytes(rest.get(at..at + 4)?.try_into().ok()?));
+        let (length, code) = (usize::try_from(word(0)?).ok()?, word(8)?);
+        rest = rest.get(4 + length..).unwrap_or_default();
+        Some(code)
+    })
+}
+
+/// The number after the last one of ours: two pairs and somebody else's came after the first few.
+const NEXT: usize = USED + 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_who_came_between_is_seen() {
+    let scene = Scene::new().await;
+    scene.use_it().await;
+    let number = scene.other_claims().await;
+    assert_eq!(number, NEXT);
+    scene.waits_for(scene.waiter(), number, NEXT + 1).await;
+    // One who came and went is nobody's obstacle.
+    let number = scene.other_claims().await;
+    scene.other_leaves(number).await;
+    scene.is_known().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_that_was_made_anew_is_not_taken_for_the_old_one() {
+    let scene = Scene::new().await;
+    scene.use_it().await;
+    let holder = scene.remade(NEXT).await;
+    scene.waits_for(scene.waiter(), holder, NEXT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_that_was_made_anew_while_we_were_cut_off_is_not_taken_for_the_old_one() {
+    let scene = Scene::new().await;
+    scene.use_it().await;
+    scene.proxy.requests(Fault::Hold);
+    scene.proxy.replies(Fault::Hold);
+    let holder = scene.remade(NEXT).await;
+    scene.proxy.sever();
+    scene.proxy.requests(Fault::Pass);
+    scene.proxy.replies(Fault::Pass);
+    scene.waits_for(scene.waiter(), holder, NEXT).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_claim_of_the_same_session_waits_for_the_first() {
+    let scene = Scene::new().await;
+    scene.use_it().await;
+    let guard = scene.session.mutex("x").unwrap().lock().await.unwrap();
+    let waiter = scene.waiter();
+    scene.in_line(&waiter).await;
+    guard.release().await;
+    tokio::time::timeout(SOON, waiter).await.expect("its turn does not come").unwrap().release().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_gave_up_behind_another_was_not_alone() {
+    let scene = Scene::new().await;
+    scene.use_it().await;
+    let number = scene.other_claims().await;
+    let impatient = scene.waiter();
+    scene.in_line(&impatient).await;
+    impatient.abort();
+    let left = async {
+        while scene.other.list_children(FOLDER).await.unwrap().len() > 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(SOON, left).await.expect("it does not leave");
+    scene.waits_for(scene.waiter(), number, NEXT + 2).await;
+}
