@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -216,4 +216,46 @@ async fn one_that_gave_up_behind_another_was_not_alone() {
     };
     tokio::time::timeout(SOON, left).await.expect("it does not leave");
     scene.waits_for(scene.waiter(), number, NEXT + 2).await;
+}
+
+/// Three use the name by turns, as chance has it, so that each believes now and then to be alone; and the folder is deleted whenever it can be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_and_goes_and_whatever_becomes_of_the_folder_one_is_in() {
+    const TURNS: usize = 200;
+    let server = tokio::task::block_in_place(|| Server::start(3)).unwrap();
+    let (inside, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut users = tokio::task::JoinSet::new();
+    // Each at a member of its own, which tells of changes and answers as it comes to know of them.
+    for address in server.addresses() {
+        let engine: Arc<dyn Engine> =
+            ZooKeeper::from_url(&format!("zookeeper://{address}/solitude")).unwrap().into();
+        let session = Session::builder(engine).ttl(Duration::from_secs(20)).open().await.unwrap();
+        let (mutex, inside, last) = (session.mutex("x").unwrap(), inside.clone(), last.clone());
+        users.spawn(async move {
+            for _ in 0..TURNS {
+                let guard = mutex.lock().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are in");
+                let fence = guard.fence().unwrap().get();
+                assert!(fence > last.swap(fence, Ordering::SeqCst), "a fence fell");
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                guard.release().await;
+                // Some turns in a row, and then a while for the others.
+                if fastrand::u8(..4) == 0 {
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(..20))).await;
+                }
+            }
+            session
+        });
+    }
+    let other = Client::connect(&server.connect_string()).await.unwrap();
+    let mut deleted = 0;
+    while !users.is_empty() {
+        deleted += usize::from(other.delete(FOLDER, None).await.is_ok());
+        let pause = Duration::from_millis(fastrand::u64(..10));
+        if let Ok(Some(user)) = tokio::time::timeout(pause, users.join_next()).await {
+            drop(user.unwrap());
+        }
+    }
+    assert!(deleted > 5, "the test's own premise: the folder was deleted {deleted} times only");
 }
