@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -12,15 +12,15 @@ use std::{
 use bramah_core::{Engine, Guard, Name, Session};
 use bramah_lab::{Fault, Loss, Proxy, ZooKeeper as Server};
 use bramah_zookeeper::ZooKeeper;
-use tokio::task::JoinHandle;
+use tokio::{sync::MutexGuard, task::JoinHandle};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 const SOON: Duration = Duration::from_secs(40);
 
 const FOLDER: &str = "/solitude/x";
 
-/// How many nodes a name has had when it is known to be used by nobody else.
-const USED: usize = 4;
+/// One test at a time: each has its own servers.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// One member, a session that can be cut off from it, and somebody else.
 struct Scene {
@@ -28,32 +28,44 @@ struct Scene {
     proxy: Proxy,
     other: Client,
     _server: Server,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Somebody else's session, which a slow machine does not end.
+async fn stranger(server: &Server) -> Client {
+    Client::connector().with_session_timeout(SOON).connect(&server.connect_string()).await.unwrap()
 }
 
 impl Scene {
     async fn new() -> Self {
+        let turn = TURN.lock().await;
         let server = tokio::task::block_in_place(|| Server::start(1)).unwrap();
         let proxy = Proxy::to(&server.connect_string()).unwrap();
         let url = format!("zookeeper://{}/solitude", proxy.address());
         let engine: Arc<dyn Engine> = ZooKeeper::from_url(&url).unwrap().into();
         let session = Session::builder(engine).ttl(Duration::from_secs(20)).open().await.unwrap();
-        let other = Client::connect(&server.connect_string()).await.unwrap();
-        Self { session, proxy, other, _server: server }
+        let other = stranger(&server).await;
+        Self { session, proxy, other, _server: server, _turn: turn }
     }
 
     async fn pair(&self) {
         self.session.mutex("x").unwrap().lock().await.unwrap().release().await;
     }
 
-    /// Uses the name until that it is ours alone is known.
-    async fn use_it(&self) {
-        for _ in 0..USED {
-            self.pair().await;
-        }
+    /// Uses the name until that it is ours alone is known. The number that the next claim gets.
+    async fn use_it(&self) -> usize {
+        self.pair().await;
         let number = self.other_claims().await;
-        assert_eq!(number, USED, "the test's own premise: each took a number");
-        self.other_leaves(USED).await;
+        self.other_leaves(number).await;
         self.is_known().await;
+        self.next().await
+    }
+
+    /// ZooKeeper tells how many children were created and deleted; nobody is there.
+    async fn next(&self) -> usize {
+        let stat = self.other.check_stat(FOLDER).await.unwrap().unwrap();
+        assert_eq!(stat.num_children, 0);
+        usize::try_from(stat.cversion).unwrap() / 2
     }
 
     /// Somebody was there, which is seen; and nobody since.
@@ -153,16 +165,12 @@ fn requests(bytes: &[u8]) -> impl Iterator<Item = i32> + '_ {
     })
 }
 
-/// The number after the last one of ours: two pairs and somebody else's came after the first few.
-const NEXT: usize = USED + 3;
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_who_came_between_is_seen() {
     let scene = Scene::new().await;
-    scene.use_it().await;
-    let number = scene.other_claims().await;
-    assert_eq!(number, NEXT);
-    scene.waits_for(scene.waiter(), number, NEXT + 1).await;
+    let next = scene.use_it().await;
+    assert_eq!(scene.other_claims().await, next);
+    scene.waits_for(scene.waiter(), next, next + 1).await;
     // One who came and went is nobody's obstacle.
     let number = scene.other_claims().await;
     scene.other_leaves(number).await;
@@ -172,22 +180,22 @@ async fn somebody_who_came_between_is_seen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_that_was_made_anew_is_not_taken_for_the_old_one() {
     let scene = Scene::new().await;
-    scene.use_it().await;
-    let holder = scene.remade(NEXT).await;
-    scene.waits_for(scene.waiter(), holder, NEXT).await;
+    let next = scene.use_it().await;
+    let holder = scene.remade(next).await;
+    scene.waits_for(scene.waiter(), holder, next).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_that_was_made_anew_while_we_were_cut_off_is_not_taken_for_the_old_one() {
     let scene = Scene::new().await;
-    scene.use_it().await;
+    let next = scene.use_it().await;
     scene.proxy.requests(Fault::Hold);
     scene.proxy.replies(Fault::Hold);
-    let holder = scene.remade(NEXT).await;
+    let holder = scene.remade(next).await;
     scene.proxy.sever();
     scene.proxy.requests(Fault::Pass);
     scene.proxy.replies(Fault::Pass);
-    scene.waits_for(scene.waiter(), holder, NEXT).await;
+    scene.waits_for(scene.waiter(), holder, next).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,8 +212,8 @@ async fn a_second_claim_of_the_same_session_waits_for_the_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_gave_up_behind_another_was_not_alone() {
     let scene = Scene::new().await;
-    scene.use_it().await;
-    let number = scene.other_claims().await;
+    let next = scene.use_it().await;
+    assert_eq!(scene.other_claims().await, next);
     let impatient = scene.waiter();
     scene.in_line(&impatient).await;
     impatient.abort();
@@ -215,15 +223,18 @@ async fn one_that_gave_up_behind_another_was_not_alone() {
         }
     };
     tokio::time::timeout(SOON, left).await.expect("it does not leave");
-    scene.waits_for(scene.waiter(), number, NEXT + 2).await;
+    scene.waits_for(scene.waiter(), next, next + 2).await;
 }
 
 /// Three use the name by turns, as chance has it, so that each believes now and then to be alone; and the folder is deleted whenever it can be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_comes_and_goes_and_whatever_becomes_of_the_folder_one_is_in() {
-    const TURNS: usize = 200;
+    const TURNS: usize = 500;
+    const DELETIONS: usize = 10;
+    let _turn = TURN.lock().await;
     let server = tokio::task::block_in_place(|| Server::start(3)).unwrap();
     let (inside, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let (turns, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let mut users = tokio::task::JoinSet::new();
     // Each at a member of its own, which tells of changes and answers as it comes to know of them.
     for address in server.addresses() {
@@ -231,8 +242,9 @@ async fn whoever_comes_and_goes_and_whatever_becomes_of_the_folder_one_is_in() {
             ZooKeeper::from_url(&format!("zookeeper://{address}/solitude")).unwrap().into();
         let session = Session::builder(engine).ttl(Duration::from_secs(20)).open().await.unwrap();
         let (mutex, inside, last) = (session.mutex("x").unwrap(), inside.clone(), last.clone());
+        let (turns, over) = (turns.clone(), over.clone());
         users.spawn(async move {
-            for _ in 0..TURNS {
+            while !over.load(Ordering::SeqCst) {
                 let guard = mutex.lock().await.unwrap();
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are in");
                 let fence = guard.fence().unwrap().get();
@@ -240,6 +252,7 @@ async fn whoever_comes_and_goes_and_whatever_becomes_of_the_folder_one_is_in() {
                 tokio::task::yield_now().await;
                 inside.fetch_sub(1, Ordering::SeqCst);
                 guard.release().await;
+                turns.fetch_add(1, Ordering::SeqCst);
                 // Some turns in a row, and then a while for the others.
                 if fastrand::u8(..4) == 0 {
                     tokio::time::sleep(Duration::from_millis(fastrand::u64(..20))).await;
@@ -248,14 +261,21 @@ async fn whoever_comes_and_goes_and_whatever_becomes_of_the_folder_one_is_in() {
             session
         });
     }
-    let other = Client::connect(&server.connect_string()).await.unwrap();
-    let mut deleted = 0;
-    while !users.is_empty() {
-        deleted += usize::from(other.delete(FOLDER, None).await.is_ok());
-        let pause = Duration::from_millis(fastrand::u64(..10));
-        if let Ok(Some(user)) = tokio::time::timeout(pause, users.join_next()).await {
-            drop(user.unwrap());
+    let other = stranger(&server).await;
+    let enough = async {
+        let mut deleted = 0;
+        while deleted < DELETIONS || turns.load(Ordering::SeqCst) < TURNS {
+            deleted += usize::from(other.delete(FOLDER, None).await.is_ok());
+            let pause = Duration::from_millis(fastrand::u64(..10));
+            // None of them ends by itself.
+            if let Ok(Some(user)) = tokio::time::timeout(pause, users.join_next()).await {
+                drop(user.unwrap());
+            }
         }
+    };
+    tokio::time::timeout(2 * SOON, enough).await.expect("so many turns and deletions do not come");
+    over.store(true, Ordering::SeqCst);
+    while let Some(user) = tokio::time::timeout(SOON, users.join_next()).await.expect("one does not end") {
+        drop(user.unwrap());
     }
-    assert!(deleted > 5, "the test's own premise: the folder was deleted {deleted} times only");
 }
