@@ -101,7 +101,7 @@ impl Room {
         asked: Option<impl Future<Output = Result<(Option<Stat>, OneshotWatcher), Said>>>,
     ) -> Option<Watch> {
         let (there, watch) = asked?.await.ok()?;
-        there.and_then(|_| self.solitude.watched(line, watch))
+        there.and_then(|_| self.solitude.watched(line, watch.into()))
     }
 }
 

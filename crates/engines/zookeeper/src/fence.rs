@@ -11,31 +11,15 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Waker},
 };
 
 use bramah_core::{Claim, Fence, Result};
 use zookeeper_client::{Client, CreateMode, Error as Said, MultiWriteError, OneshotWatcher};
 
-use crate::{base::Base, entry::Node, record, room::Room};
+use crate::{base::Base, entry::Node, record, room::Room, unchanged::Unchanged};
 
 /// How often somebody else may be faster.
 const TRIES: usize = 64;
-
-/// A watch that has not fired, as far as it was looked. ZooKeeper tells of a change before it answers anything that was done after
-/// it: whoever looks here after an answer knows of everything before that.
-pub(crate) struct Unchanged(Pin<Box<dyn Future<Output = ()> + Send>>);
-
-impl Unchanged {
-    pub(crate) fn new(watch: OneshotWatcher) -> Self {
-        Self(Box::pin(async move { drop(watch.changed().await) }))
-    }
-
-    /// Whether it has still not fired. Not to be asked again when it has.
-    pub(crate) fn holds(&mut self) -> bool {
-        self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
-    }
-}
 
 type Asked<'r> = Pin<Box<dyn Future<Output = Result<Option<(Floor, OneshotWatcher)>, Said>> + Send + 'r>>;
 
@@ -84,7 +68,7 @@ impl Known {
 
     fn set(&self, floor: Floor, changed: OneshotWatcher) {
         self.is_there.store(floor.version.is_some(), Ordering::Relaxed);
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((floor, Unchanged::new(changed)));
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some((floor, changed.into()));
     }
 }
 

@@ -49,6 +49,7 @@ mod sentinel;
 mod solitude;
 mod survey;
 mod tls;
+mod unchanged;
 
 use std::sync::Arc;
 

@@ -18,9 +18,8 @@ use std::{
 };
 
 use bramah_core::Moment;
-use zookeeper_client::OneshotWatcher;
 
-use crate::fence::Unchanged;
+use crate::unchanged::Unchanged;
 
 /// How many folders of a session are known at a time.
 const MOST: usize = 1024;
@@ -98,14 +97,14 @@ impl Solitude {
     }
 
     /// A folder is watched from before the creation that was just answered. None if it was before that.
-    pub(crate) fn watched(&self, folder: &str, watch: OneshotWatcher) -> Option<Watch> {
+    pub(crate) fn watched(&self, folder: &str, watch: Unchanged) -> Option<Watch> {
         let mut folders = self.folders();
         let known = folders.get_mut(folder)?;
         if known.watch.as_mut().is_some_and(Unchanged::holds) {
             return None;
         }
         known.forget();
-        known.watch = Some(Unchanged::new(watch));
+        known.watch = Some(watch);
         known.watches += 1;
         Some(Watch(known.watches))
     }
@@ -155,5 +154,74 @@ impl Folder {
     fn forget(&mut self) {
         self.watch = None;
         self.last = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bramah_core::Clock;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn watch() -> (oneshot::Sender<()>, Unchanged) {
+        let (fire, fired) = oneshot::channel::<()>();
+        (fire, Unchanged::until(async move { drop(fired.await) }))
+    }
+
+    #[test]
+    fn the_next_number_counts_under_the_watch_that_the_last_one_was_created_under() {
+        let (solitude, now) = (Solitude::default(), Clock::boot().now());
+        assert_eq!(solitude.foresee("x", now), Foresight::List(None));
+        assert_eq!(solitude.foresee("x", now), Foresight::Watch);
+        let (fire, first) = watch();
+        let first = solitude.watched("x", first).unwrap();
+        assert_eq!(solitude.watched("x", watch().1), None, "one that was set later tells less");
+        assert_eq!(solitude.foresee("x", now), Foresight::List(Some(first)));
+        solitude.seen_alone("x", 7, first);
+        assert!(!solitude.is_alone("x", 8), "it is there still");
+        solitude.gone("x", 6);
+        assert!(!solitude.is_alone("x", 8), "that was another one");
+        solitude.gone("x", 7);
+        assert_eq!(solitude.foresee("x", now), Foresight::Number(8, first));
+        assert!(!solitude.is_alone("x", 9) && !solitude.is_alone("y", 8));
+        assert!(solitude.is_alone("x", 8));
+        solitude.gone("x", 8);
+        drop(fire);
+        assert!(!solitude.is_alone("x", 9), "the folder may be another one");
+        // What was seen under a watch that has fired says nothing under the next.
+        assert_eq!(solitude.foresee("x", now), Foresight::Watch);
+        let (_fire, second) = watch();
+        let second = solitude.watched("x", second).unwrap();
+        solitude.seen_alone("x", 9, first);
+        solitude.gone("x", 9);
+        assert_eq!(solitude.foresee("x", now), Foresight::List(Some(second)));
+        assert!(!solitude.is_alone("x", 10));
+    }
+
+    #[test]
+    fn so_many_names_are_known_and_those_in_use_the_longest() {
+        let (solitude, now) = (Solitude::default(), Clock::boot().now());
+        let name = |n: usize| format!("/{n}");
+        for n in 0..3 * MOST {
+            solitude.foresee(&name(n), now);
+        }
+        assert!(solitude.folders().len() <= MOST, "names that were used once");
+        solitude.tidy(now + IDLE);
+        assert_eq!(solitude.folders().len(), 0);
+        let fires: Vec<_> = (0..MOST)
+            .map(|n| {
+                solitude.foresee(&name(n), now);
+                let (fire, watch) = watch();
+                solitude.watched(&name(n), watch);
+                fire
+            })
+            .collect();
+        assert_eq!(solitude.foresee("/one more", now), Foresight::List(None));
+        assert_eq!(solitude.foresee("/one more", now), Foresight::List(None), "there is no room for it");
+        solitude.foresee(&name(0), now + IDLE);
+        solitude.tidy(now + IDLE);
+        assert_eq!(solitude.folders().len(), 1, "the one that was used");
+        assert!(!fires[0].is_closed() && fires[1].is_closed());
     }
 }
