@@ -43,8 +43,13 @@ async fn nobody_else_is_asked(bench: Bench) -> Outcome {
     let (a, b, c) = (bench.session().await?, bench.session().await?, bench.session().await?);
     let name = bench.name("x");
     let (one, two) = (a.rwlock(&name)?.read().lock().await?, b.rwlock(&name)?.read().lock().await?);
+    let later = bench.name("y");
+    let marker = b.mutex(&later)?.lock().await?;
     ensure!(c.ask(&name, one.tag()).await?, "the holder was not found");
     bench.soon("the wish", one.asked()).await?;
+    // A session hears of wishes in their order: once the second one has arrived, a stray first one would have, too.
+    ensure!(c.ask(&later, marker.tag()).await?, "the holder of the other lock was not found");
+    bench.soon("the wish for the other lock", marker.asked()).await?;
     ensure!(!two.is_asked(), "asked in the place of another");
     ensure!(c.ask(&name, two.tag()).await?, "the other holder was not found");
     bench.soon("the other's wish", two.asked()).await

@@ -112,12 +112,15 @@ async fn who_waits_hears_of_it_when_the_connection_ends_and_asks_again() {
     semaphore.try_set_permits(1, None).await.unwrap();
     semaphore.acquire(1).await.unwrap();
     latch.try_set_count(1).await.unwrap();
+    let observer = redis.redisson_latch("l");
     let waiting = tokio::spawn(async move { tokio::join!(semaphore.acquire(1), latch.wait()) });
     eventually("two who wait", || {
         let stats = server.call(&["INFO", "stats"])?.text();
         if stats.contains("tracking_total_keys:2") { Ok(()) } else { Err("not yet".into()) }
     })
     .await;
+    // Answers come in order: with this one, those to the two waiters have arrived. A lost answer would be an error.
+    assert_eq!(observer.count().await.unwrap(), 1);
     proxy.sever();
     server.call(&["INCRBY", "s", "1"]).unwrap();
     server.call(&["DEL", "l"]).unwrap();
