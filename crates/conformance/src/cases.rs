@@ -6,12 +6,14 @@ mod exclusive;
 mod fence;
 mod laws;
 mod lease;
+mod leaving;
 mod liveness;
 mod loss;
 mod names;
 mod order;
 pub(crate) mod peers;
 mod permits;
+mod recovery;
 mod reentrancy;
 mod refusals;
 mod shared;
@@ -30,7 +32,9 @@ pub fn all() -> Vec<Case> {
         fence::cases(),
         laws::cases(),
         liveness::cases(),
+        leaving::cases(),
         loss::cases(),
+        recovery::cases(),
         asking::cases(),
         cancellation::cases(),
         wake::cases(),

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use crate::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Name, Opening,
     Profile, Reply, Result, SessionId, Standing, Strays, Wait,
+    calls::InFlight,
     gate::{Gate, Pass, Turns},
     keeper::Order,
     parting::{Parting, settle},
@@ -45,6 +46,15 @@ impl Drop for Handle {
     }
 }
 
+/// The claims that are meant to outlive us.
+#[derive(Default)]
+struct Left {
+    /// Their numbers: no strays, although nobody here waits for them.
+    seqs: HashSet<u64>,
+    /// The longest ttl that one of them was left for.
+    longest: Duration,
+}
+
 /// The session itself.
 pub(crate) struct Core {
     pub(crate) engine: Arc<dyn Engine>,
@@ -58,8 +68,7 @@ pub(crate) struct Core {
     ttl_ns: AtomicU64,
     seq: AtomicU64,
     seats: Mutex<Slab<Arc<Seat>>>,
-    /// The numbers of claims that are meant to outlive us: no strays, although nobody here waits for them.
-    left: Mutex<HashSet<u64>>,
+    left: Mutex<Left>,
     /// Whether the keeper knows that there is something to renew.
     armed: AtomicBool,
     /// Whether it knows that there are places in line, which are renewed more often than holds.
@@ -158,6 +167,24 @@ impl Core {
         Ok(())
     }
 
+    /// Asks about a hold and awaits the answer, as [`whole`](Core::whole). `None`: the claim is being left, and is asked about no more.
+    pub(crate) async fn ask_about(
+        self: &Arc<Self>,
+        seat: &Arc<Seat>,
+        question: Arc<Claim>,
+    ) -> Result<Option<Standing>> {
+        let Some(call) = InFlight::new(seat, self.clock.now() + self.pace() * 2) else { return Ok(None) };
+        let asked = self.engine.claim(question);
+        let reply = Reply::later(async move {
+            let answer = settle(asked).await;
+            if answer.is_ok() {
+                call.answered();
+            }
+            answer
+        });
+        self.whole(reply).await.map(Some)
+    }
+
     /// Awaits an answer. If the caller goes away meanwhile, the keeper finishes the call: none is dropped half-way.
     pub(crate) async fn whole<T: Send + 'static>(self: &Arc<Self>, reply: Reply<T>) -> Result<T> {
         let mut call = Call { core: self, reply: Some(reply) };
@@ -242,7 +269,7 @@ impl Core {
         let lives = |seat: &Seat| seat.phase() != Phase::Lost || seat.claim().lease.is_some();
         let mut known: HashSet<u64> =
             self.seats().iter().filter(|(_, seat)| lives(seat)).map(|(_, seat)| seat.id.seq).collect();
-        known.extend(self.left.lock().unwrap_or_else(PoisonError::into_inner).iter());
+        known.extend(&self.left().seqs);
         found.into_iter().filter(|claim| !known.contains(&claim.id.seq)).collect()
     }
 
@@ -282,9 +309,30 @@ impl Core {
         }
     }
 
+    fn left(&self) -> std::sync::MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the session be kept for `ttl`, where that is not a matter of each claim. It is never kept for less long than what it has
+    /// is good for: its own ttl, and the longest that a claim was left for.
+    pub(crate) async fn keep_for(self: &Arc<Self>, ttl: Duration) -> Result<()> {
+        let ttl = match self.profile.liveness {
+            Liveness::Lease => ttl,
+            Liveness::Session | Liveness::Connection => {
+                let mut left = self.left();
+                left.longest = left.longest.max(ttl).max(self.opening.ttl);
+                left.longest
+            }
+        };
+        if ttl != self.opening.ttl {
+            self.whole(self.engine.open(Arc::new(Opening { ttl, ..(*self.opening).clone() }))).await?;
+        }
+        Ok(())
+    }
+
     /// Lets go of a claim without withdrawing it.
     pub(crate) fn leave_behind(&self, seat: &Arc<Seat>) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.id.seq);
+        self.left().seqs.insert(seat.id.seq);
         self.forget(seat);
     }
 

@@ -207,9 +207,10 @@ impl Leadership {
             return Err(hold.lost_error());
         }
         let core = hold.core();
-        match core.whole(core.engine.claim(hold.seat().annotate(value.into()))).await? {
-            Standing::Held { .. } => Ok(()),
-            Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
+        match core.ask_about(hold.seat(), hold.seat().annotate(value.into())).await? {
+            Some(Standing::Held { .. }) => Ok(()),
+            None => Err(hold.lost_error()),
+            Some(Standing::Queued { .. } | Standing::Refused | Standing::Gone) => {
                 hold.seat().lose();
                 Err(hold.lost_error())
             }

@@ -96,15 +96,16 @@ impl Guard {
         }
         let (core, seat) = (self.hold.core(), &self.hold.seat);
         let sent = core.clock.now();
-        match core.whole(core.engine.claim(seat.question())).await? {
-            Standing::Held { .. } => {
+        match core.ask_about(seat, seat.question()).await? {
+            None => {}
+            Some(Standing::Held { .. }) => {
                 seat.prove();
                 seat.confirm(core.good_until(sent, None), core.clock.now());
             }
-            Standing::Queued { .. } | Standing::Refused => {
+            Some(Standing::Queued { .. } | Standing::Refused) => {
                 seat.lose();
             }
-            Standing::Gone => {
+            Some(Standing::Gone) => {
                 seat.lose_hold();
             }
         }

@@ -223,7 +223,7 @@ impl Shift {
                 },
                 Some(done) = self.jobs.join_next() => {
                     if let Ok(Done::Renewed { session, sent, asked, answer }) = done {
-                        self.renewed(session, sent, &asked, answer);
+                        self.renewed(session, sent, asked, answer);
                     }
                 }
             }
@@ -340,7 +340,7 @@ impl Shift {
         }
     }
 
-    fn renewed(&mut self, session: SessionId, sent: Moment, asked: &[Asked], answer: Result<Renewal>) {
+    fn renewed(&mut self, session: SessionId, sent: Moment, asked: Vec<Asked>, answer: Result<Renewal>) {
         let now = self.clock.now();
         let Some(kept) = self.kept.get_mut(&session) else { return };
         kept.flights.retain(|flight| *flight != sent);
@@ -358,19 +358,20 @@ impl Shift {
         let unknown: HashSet<_> = renewal.unknown.into_iter().collect();
         let waiting: HashSet<_> = renewal.waiting.into_iter().collect();
         let (until, place_until) = (kept.core.good_until(sent, None), kept.core.place_until(sent));
-        for Asked { seat, phase } in asked {
+        for Asked { seat, phase, call } in asked {
             if !gone.is_empty() && gone.contains(&seat.id) {
                 // A waiter takes its pass along to the next seat.
-                let news = if *phase == Phase::Held { seat.lose_hold() } else { seat.lose() };
+                let news = if phase == Phase::Held { seat.lose_hold() } else { seat.lose() };
                 if news {
                     warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
                 }
-            } else if *phase == Phase::Held && waiting.contains(&seat.id) {
+            } else if phase == Phase::Held && waiting.contains(&seat.id) {
                 if seat.lose() {
                     warn!(claim = ?seat.id, "the store has a claim that was held in line again: lost");
                 }
             } else if unknown.is_empty() || !unknown.contains(&seat.id) {
-                if *phase == Phase::Held {
+                call.answered();
+                if phase == Phase::Held {
                     seat.prove();
                     seat.confirm(until, now);
                 } else {

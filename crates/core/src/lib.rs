@@ -21,6 +21,7 @@ mod acquire;
 mod alarm;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod calls;
 mod claim;
 mod clock;
 mod core;

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use crate::{Claim, ClaimId, Clock, Moment, gate::Pass};
+use crate::{Claim, ClaimId, Clock, Moment, calls::Calls, gate::Pass};
 
 /// One claim's life in this process, shared by its waiter or guard and by the keeper.
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Seat {
     asked: AtomicBool,
     /// Until when a message that entered it, and was not answered, may still arrive: also after it has left.
     doubt_until_ns: AtomicU64,
+    /// What is on its way to the store about it.
+    pub(crate) calls: Calls,
     signal: Notify,
     /// The way through the gate, given back when the claim has left the store.
     pass: Mutex<Option<Pass>>,
@@ -61,6 +63,7 @@ impl Seat {
             proven: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
+            calls: Calls::default(),
             signal: Notify::new(),
             pass: Mutex::new(pass),
         }
@@ -275,23 +278,26 @@ mod tests {
     use std::time::Duration;
 
     fn seat() -> Seat {
-        leased(None)
+        Seat::for_tests(None)
     }
 
-    fn leased(lease: Option<Duration>) -> Seat {
-        let claim = Claim {
-            id: ClaimId { session: SessionId::from_bits(1), seq: 1 },
-            name: Name::new("a").unwrap(),
-            capacity: 1,
-            weight: 1,
-            wait: Wait::Line,
-            again: false,
-            floor: None,
-            ttl: Duration::from_secs(1),
-            lease,
-            note: "".into(),
-        };
-        Seat::new(0, Arc::new(claim), None)
+    impl Seat {
+        /// A seat of a claim that no store knows.
+        pub(crate) fn for_tests(lease: Option<Duration>) -> Self {
+            let claim = Claim {
+                id: ClaimId { session: SessionId::from_bits(1), seq: 1 },
+                name: Name::new("a").unwrap(),
+                capacity: 1,
+                weight: 1,
+                wait: Wait::Line,
+                again: false,
+                floor: None,
+                ttl: Duration::from_secs(1),
+                lease,
+                note: "".into(),
+            };
+            Self::new(0, Arc::new(claim), None)
+        }
     }
 
     const fn at(ns: u64) -> Moment {
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_renewal_that_was_under_way_does_not_stretch_a_lease() {
-        let seat = leased(Some(Duration::from_secs(1)));
+        let seat = Seat::for_tests(Some(Duration::from_secs(1)));
         seat.wait_until(at(100));
         assert!(seat.hold_until(at(60), at(10)), "shorter than the place it was waited for in");
         seat.confirm(at(900), at(50));
@@ -320,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_the_process_ends_lasts_no_longer_than_its_session_is_proven() {
-        let seat = leased(Some(Duration::from_secs(1)));
+        let seat = Seat::for_tests(Some(Duration::from_secs(1)));
         assert!(seat.hold_leased(at(100), at(500), at(10)));
         assert_eq!(seat.deadline(), at(100));
         seat.confirm(at(300), at(50));
