@@ -2,6 +2,7 @@
 
 mod asking;
 mod cancellation;
+mod dropping;
 mod exclusive;
 mod fence;
 mod laws;
@@ -18,6 +19,7 @@ mod reentrancy;
 mod refusals;
 mod shared;
 mod survey;
+mod trying;
 mod wake;
 
 use crate::Case;
@@ -37,6 +39,8 @@ pub fn all() -> Vec<Case> {
         recovery::cases(),
         asking::cases(),
         cancellation::cases(),
+        dropping::cases(),
+        trying::cases(),
         wake::cases(),
         lease::cases(),
         reentrancy::cases(),

@@ -9,7 +9,7 @@ use super::{Done, FLIGHTS, PLACES};
 use crate::{
     Claim, ClaimId, Leasing, Liveness, Moment,
     calls::InFlight,
-    core::Core,
+    core::{Core, Ending},
     parting::{jittered, settle, within},
     seat::{Phase, Seat},
 };
@@ -49,8 +49,12 @@ impl Kept {
             let deadline = seat.deadline();
             if deadline > now {
                 self.next_lapse = self.next_lapse.min(deadline);
-            } else if phase == Phase::Held && seat.lapse(now) {
-                warn!(claim = ?seat.id, "not confirmed in time: lost");
+            } else if phase == Phase::Held {
+                // Unless its holder has noticed just now.
+                if seat.lapse(now) {
+                    warn!(claim = ?seat.id, "not confirmed in time: lost");
+                    self.core.end_hold(seat, Ending::RanOut);
+                }
                 continue;
             }
             if due || places_due && seat.is_brief() {
