@@ -20,7 +20,7 @@ cases! { "dropping":
 }
 
 /// Sessions of one task, one after another.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 5;
 const TASKS: usize = 8;
 
 /// Where handles are dropped.

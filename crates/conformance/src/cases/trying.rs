@@ -1,13 +1,13 @@
 //! A try, and a wait of no length: neither mistakes a claim of its own session on its way out for somebody else's hold.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use bramah_core::{ErrorKind, all};
+use bramah_core::{ErrorKind, Session, all};
 
 use crate::{
     bench::{Bench, LONG, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq, wait_until},
-    twist::{Flow, Halfway, Valve},
+    twist::{Flow, Halfway, Stepped, Valve},
 };
 
 cases! { "trying":
@@ -20,12 +20,21 @@ cases! { "trying":
     a_claim_that_is_refused_half_way_leaves_nothing,
 }
 
+/// Sessions on the engine as it is, and on one whose answers take several polls.
+async fn sessions(bench: &Bench) -> Outcome<[Session; 2]> {
+    let stepped = bench.twisted(&Arc::new(Stepped(3))).await?;
+    Ok([bench.session().await?, bench.session_on(stepped, LONG).await?])
+}
+
 async fn a_try_after_a_drop_succeeds(bench: Bench) -> Outcome {
-    let mutex = bench.session().await?.mutex(bench.name("x"))?;
-    for round in 0..200 {
-        let guard = mutex.try_lock().await?;
-        ensure!(guard.is_some(), "busy in round {round}, and nobody else wants it");
-        drop(guard);
+    for session in sessions(&bench).await? {
+        let mutex = session.mutex(bench.name("x"))?;
+        bench.emptied(mutex.name()).await?;
+        for round in 0..200 {
+            let guard = mutex.try_lock().await?;
+            ensure!(guard.is_some(), "busy in round {round}, and nobody else wants it");
+            drop(guard);
+        }
     }
     Ok(())
 }
@@ -76,14 +85,16 @@ async fn a_try_does_not_wait_for_ever_for_a_claim_to_leave(bench: Bench) -> Outc
 }
 
 async fn a_wait_of_zero_takes_a_free_lock(bench: Bench) -> Outcome {
-    let session = bench.session().await?;
-    let (mutex, other) = (session.mutex(bench.name("x"))?, session.mutex(bench.name("y"))?);
-    for _ in 0..20 {
-        mutex.lock_within(Duration::ZERO).await?.release().await;
-        drop(mutex.lock_within(Duration::ZERO).await?);
+    for session in sessions(&bench).await? {
+        let (mutex, other) = (session.mutex(bench.name("x"))?, session.mutex(bench.name("y"))?);
+        for _ in 0..20 {
+            mutex.lock_within(Duration::ZERO).await?.release().await;
+            drop(mutex.lock_within(Duration::ZERO).await?);
+        }
+        let both = all([mutex, other]).lock_within(Duration::ZERO).await?;
+        ensure!(both.is_held(), "what was granted is not held");
+        both.release().await;
     }
-    let both = all([mutex, other]).lock_within(Duration::ZERO).await?;
-    ensure!(both.is_held(), "what was granted is not held");
     Ok(())
 }
 
