@@ -23,6 +23,8 @@
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 pub mod doctor;
 mod init;
 mod url;
@@ -58,6 +60,10 @@ pub async fn connect(url: &str) -> Result<Session> {
 /// # Errors
 /// As [`connect`].
 pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
+    engine_at(url)
+}
+
+fn engine_at(url: &str) -> Result<Arc<dyn Engine>> {
     match url::scheme(url)? {
         ("memory", _) => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "file")]

@@ -2,20 +2,24 @@
 
 mod asking;
 mod cancellation;
+mod dropping;
 mod exclusive;
 mod fence;
 mod laws;
 mod lease;
+mod leaving;
 mod liveness;
 mod loss;
 mod names;
 mod order;
 pub(crate) mod peers;
 mod permits;
+mod recovery;
 mod reentrancy;
 mod refusals;
 mod shared;
 mod survey;
+mod trying;
 mod wake;
 
 use crate::Case;
@@ -30,9 +34,13 @@ pub fn all() -> Vec<Case> {
         fence::cases(),
         laws::cases(),
         liveness::cases(),
+        leaving::cases(),
         loss::cases(),
+        recovery::cases(),
         asking::cases(),
         cancellation::cases(),
+        dropping::cases(),
+        trying::cases(),
         wake::cases(),
         lease::cases(),
         reentrancy::cases(),

@@ -4,15 +4,17 @@
 //! standard input say, and answers each with a line; it ends with its input.
 
 use std::{
+    fmt,
     io::{BufRead, Write},
     process::{Command, ExitCode, Stdio},
+    str::FromStr,
     sync::Arc,
     time::Duration,
 };
 
 use bramah_core::{Engine, Error, ErrorKind, Fence, Guard, Name, Release, Result, Session};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{runtime::Runtime, sync::mpsc, task::JoinHandle};
 
 use crate::{
     Later,
@@ -83,6 +85,19 @@ impl Child {
         Ok(())
     }
 
+    /// Waits until it has ended by itself, and well.
+    pub(crate) async fn ended(&mut self, bench: &Bench) -> Outcome {
+        let deadline = bench.clock().now() + SOON;
+        loop {
+            match self.process.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(Failure::new(format!("the child ended with {status}"))),
+                None if bench.clock().now() >= deadline => return Err(Failure::new("the child did not end")),
+                None => bench.pass(Duration::from_millis(2)).await,
+            }
+        }
+    }
+
     fn pid(&self) -> Outcome<Pid> {
         i32::try_from(self.process.id())
             .ok()
@@ -96,6 +111,42 @@ impl Drop for Child {
         // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// A kind of runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    CurrentThread,
+    Workers(usize),
+}
+
+impl Flavor {
+    pub(crate) fn build(self) -> std::io::Result<Runtime> {
+        match self {
+            Self::CurrentThread => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+            Self::Workers(count) => {
+                tokio::runtime::Builder::new_multi_thread().worker_threads(count).enable_all().build()
+            }
+        }
+    }
+}
+
+/// The number of worker threads, or 0.
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CurrentThread => write!(f, "0"),
+            Self::Workers(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+impl FromStr for Flavor {
+    type Err = std::num::ParseIntError;
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let count: usize = text.parse()?;
+        Ok(if count == 0 { Self::CurrentThread } else { Self::Workers(count) })
     }
 }
 
@@ -114,10 +165,36 @@ pub(crate) fn serve(reconnect: Option<Reconnect>, address: String) -> ExitCode {
     };
     let mut obedient = Obedient { reconnect, address, session: None, held: None, waiter: None };
     for line in std::io::stdin().lines().map_while(std::io::Result::ok) {
+        if let Some(rest) = line.strip_prefix("main ") {
+            drop(runtime);
+            return be_a_program(&obedient.reconnect, obedient.address, rest);
+        }
         let answer = runtime.block_on(obedient.obey(&line)).unwrap_or_else(|error| format!("error {error}"));
         println!("{answer}");
     }
     ExitCode::SUCCESS
+}
+
+/// A program whose `main` is async: it takes a lock, and everything is dropped inside its runtime when it ends.
+fn be_a_program(reconnect: &Reconnect, address: String, what: &str) -> ExitCode {
+    let mut words = what.splitn(3, ' ');
+    let flavor = words.next().and_then(|word| word.parse::<Flavor>().ok());
+    let ttl = words.next().and_then(|word| word.parse().ok()).map(Duration::from_millis);
+    let (Some(flavor), Some(ttl), Some(name)) = (flavor, ttl, words.next()) else { return ExitCode::FAILURE };
+    let Ok(runtime) = flavor.build() else { return ExitCode::FAILURE };
+    let ended: Result<()> = runtime.block_on(async {
+        let session = Session::builder(reconnect(address).await?).ttl(ttl).owner("child").open().await?;
+        let _guard = session.mutex(name)?.lock().await?;
+        println!("held");
+        Ok(())
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 struct Obedient {

@@ -23,6 +23,7 @@ pub struct Weather {
     /// Of a thousand calls, how many meet with a fault.
     per_mille: u32,
     calm: AtomicBool,
+    repeats: AtomicBool,
     cut_until: Mutex<Moment>,
 }
 
@@ -46,13 +47,27 @@ impl Weather {
     pub fn new(seed: u64, clock: Clock, horizon: Duration, per_mille: u32) -> Arc<Self> {
         let cut_until = Mutex::new(clock.now());
         let rng = Mutex::new(fastrand::Rng::with_seed(seed));
-        Arc::new(Self { rng, clock, horizon, per_mille, calm: AtomicBool::new(false), cut_until })
+        Arc::new(Self {
+            rng,
+            clock,
+            horizon,
+            per_mille,
+            calm: AtomicBool::new(false),
+            repeats: AtomicBool::new(true),
+            cut_until,
+        })
     }
 
     /// No faults from here on.
     pub fn clear_up(&self) {
         self.calm.store(true, Ordering::Relaxed);
         *self.cut_until.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();
+    }
+
+    /// No call arrives again after it was answered. For clients whose claims pass from one ttl to another: a store cannot tell an old
+    /// renewal from a new one.
+    pub fn never_repeat(&self) {
+        self.repeats.store(false, Ordering::Relaxed);
     }
 
     /// Nothing gets through for `span`.
@@ -75,7 +90,9 @@ impl Weather {
             1 => Fate::Fine { there: short(&mut rng), back: long(&mut rng) },
             2 => Fate::RequestLost { noticed: long(&mut rng) },
             3 => Fate::ReplyLost { there: short(&mut rng), noticed: long(&mut rng) },
-            4 => Fate::Repeated { there: short(&mut rng), back: short(&mut rng), again: long(&mut rng) },
+            4 if self.repeats.load(Ordering::Relaxed) => {
+                Fate::Repeated { there: short(&mut rng), back: short(&mut rng), again: long(&mut rng) }
+            }
             _ => Fate::Overtaken { noticed: short(&mut rng), there: long(&mut rng) },
         }
     }

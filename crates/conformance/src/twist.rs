@@ -1,5 +1,6 @@
 //! Engines with something changed: to hold calls back, to promise less, to be wrong on purpose.
 
+mod halfway;
 mod narrow;
 mod seats;
 mod stepped;
@@ -13,6 +14,7 @@ use bramah_core::{
     Claim, Engine, Exit, Look, Opening, Profile, Renewal, Reply, Scope, SessionId, Standing, Survey,
 };
 
+pub use halfway::Halfway;
 pub use narrow::Narrow;
 pub use seats::OneSeat;
 pub use stepped::Stepped;

@@ -4,12 +4,13 @@
 //! It runs in milliseconds what would take minutes, and a seed that fails fails again.
 
 mod ice;
+mod leaving;
 mod town;
 mod work;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Clock, Engine, Keeper, Look, Memory, Scope, Session, SessionId};
+use bramah_core::{Clock, Engine, Keep, Keeper, Look, Memory, Scope, Session, SessionId};
 
 use crate::faulty::{Faulty, Weather};
 pub use ice::{Frozen, Ice};
@@ -64,6 +65,26 @@ async fn live(seed: u64, wrap: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) 
             tasks.push(tokio::spawn(Frozen::new(ice.clone(), work)));
         }
     }
+    // With a generator of its own: the rest of a seed is as it was without it.
+    let mut other = fastrand::Rng::with_seed(seed ^ 0x1eaf);
+    if other.bool() {
+        let weather = Weather::new(other.u64(..), clock.clone(), ttl, per_mille);
+        weather.never_repeat();
+        let (keeper, driver) = Keeper::driven(clock.clone());
+        let ice = Arc::new(Ice::default());
+        tokio::spawn(Frozen::new(ice.clone(), driver));
+        let engine: Arc<dyn Engine> = Arc::new(Faulty::new(spoilt.clone(), weather.clone()));
+        let id = SessionId::from_bits(u128::from(seed) << 64 | 0x1eaf);
+        let builder = Session::builder(engine).ttl(ttl).id(id).keeper(keeper).owner("who leaves");
+        match builder.keep(Keep::Nobody).open().await {
+            Ok(session) => {
+                let task = leaving::leaving(town.clone(), session.clone(), clock.clone(), other.fork(), ttl);
+                tasks.push(tokio::spawn(Frozen::new(ice.clone(), task)));
+                clients.push((session, weather, ice));
+            }
+            Err(error) => town.accuse(format!("a session did not open: {error}")),
+        }
+    }
     let nemesis = tokio::spawn(nemesis(town.clone(), clients.clone(), rng.fork(), ttl));
     // Generous: every wait in a world is bounded by a few ttls.
     let patience = ttl * 400;
@@ -84,7 +105,8 @@ async fn live(seed: u64, wrap: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>) 
 
 /// When everybody is gone, nothing is left: ghosts end with their ttl at the latest.
 async fn aftermath(town: &Town, store: &dyn Engine, ttl: Duration) {
-    tokio::time::sleep(ttl * 4).await;
+    // What was left may live for four of them, from a renewal on that came a ttl late.
+    tokio::time::sleep(ttl * 6).await;
     match store.survey(&Scope::All, Look::Once).await {
         Ok(survey) if survey.lines.iter().all(|line| line.places.is_empty()) => {}
         Ok(survey) => town.accuse(format!("left behind: {:?}", survey.lines)),

@@ -53,6 +53,11 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, want: &Want, patience: Patienc
     walk(handle, want, patience).instrument(span).await
 }
 
+/// Acquires if that can be done at once, else it is a timeout: a wait of no length is a try.
+pub(crate) async fn acquire_now(handle: &Arc<Handle>, want: &Want) -> Result<Hold> {
+    acquire(handle, want, Patience::Try).await?.ok_or_else(|| busy(&handle.core, want))
+}
+
 async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<Option<Hold>> {
     let core = &handle.core;
     want.check()?;
@@ -81,6 +86,8 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 continue;
             }
         }
+        // What is on its way out when a try is sent may refuse it, and be gone when it is answered.
+        let is_departing = patience == Patience::Try && core.departures.has(&want.name);
         // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
         let sent = first.take().unwrap_or_else(|| core.clock.now());
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
@@ -135,10 +142,22 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                     Rested::TimedOut => return Err(trouble.or_timeout(core, want, started)),
                 }
             }
-            Ok(Standing::Refused) => {
-                if !attempt.doubt {
-                    attempt.forget();
+            Ok(Standing::Refused) if is_departing || core.departures.has(&want.name) => {
+                // Perhaps by a claim of our own that is as good as gone. It is waited for, and not for ever.
+                let until = started + core.pace() / 3;
+                tokio::select! {
+                    biased;
+                    () = core.departures.done(&want.name) => {}
+                    () = core.clock.sleep_until(until) => {}
                 }
+                if core.clock.now() >= until {
+                    attempt.forget_unless_in_doubt();
+                    return Ok(None);
+                }
+                seat = attempt.sit_anew(&seat, want, wait);
+            }
+            Ok(Standing::Refused) => {
+                attempt.forget_unless_in_doubt();
                 return Ok(None);
             }
             Ok(Standing::Gone) => seat = attempt.sit_anew(&seat, want, wait),
@@ -170,11 +189,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 trouble.pause(core, error, patience).await?;
             }
             Err(error) => {
-                // The store refused it: nothing was written, unless an earlier message is still in doubt, or this was a
-                // question about what stands in line.
-                if !attempt.doubt && seat.phase() == Phase::Entering {
-                    attempt.forget();
-                }
+                attempt.refused(&seat, error.kind());
                 return Err(error);
             }
         }
@@ -331,10 +346,34 @@ impl Attempt {
             time(over, Due::Leave);
         }
         if let Some(max_hold) = want.max_hold {
+            seat.limit(now + max_hold);
             time(now + max_hold, Due::Lose);
             time(now + max_hold + crate::core::drift(core.pace()), Due::Leave);
         }
         Hold::new(self.handle.clone(), seat.clone(), fence, now)
+    }
+
+    /// The store refused it, for good. What it judges before it writes has left nothing there, unless an earlier message is still in
+    /// doubt, or this was a question about what stands in line. Any other refusal may have come half-way.
+    fn refused(&mut self, seat: &Seat, kind: ErrorKind) {
+        let is_unwritten = match kind {
+            ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict | ErrorKind::Lost => true,
+            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Corrupt => false,
+        };
+        if seat.phase() != Phase::Entering {
+            return;
+        }
+        if is_unwritten {
+            self.forget_unless_in_doubt();
+        } else {
+            self.flight = Flight::Refused;
+        }
+    }
+
+    fn forget_unless_in_doubt(&mut self) {
+        if !self.doubt {
+            self.forget();
+        }
     }
 
     fn forget(&mut self) {
@@ -388,6 +427,12 @@ impl Trouble {
     fn or_timeout(self, core: &Core, want: &Want, started: Moment) -> Error {
         self.error.unwrap_or_else(|| timeout(core, want, started))
     }
+}
+
+/// The error for a lock that is not free, told to who did not want to wait.
+pub(crate) fn busy(core: &Core, want: &Want) -> Error {
+    let text = || format!("{} is not free, and the wait is zero", want.name);
+    core.hindrance().unwrap_or_else(|| Error::new(ErrorKind::Timeout, text()))
 }
 
 fn timeout(core: &Core, want: &Want, started: Moment) -> Error {

@@ -13,6 +13,8 @@
 //! # Ok(()) }
 //! ```
 
+mod detached;
+
 use std::{
     fmt,
     sync::{Arc, Mutex as StdMutex, PoisonError},
@@ -20,6 +22,8 @@ use std::{
 };
 
 use tokio::runtime::Runtime;
+
+pub use detached::Detached;
 
 use crate::{
     Closed, Engine, Error, ErrorKind, Fence, Leader, LineView, Name, Owner, Release, Result, Scope,
@@ -36,9 +40,7 @@ impl Worker {
             .thread_name("bramah-blocking")
             .enable_all()
             .build()
-            .map_err(|error| {
-                Error::caused(ErrorKind::Unavailable, format!("no thread for blocking calls: {error}"), error)
-            })?;
+            .map_err(|error| crate::keeper::no_thread("no thread for blocking calls", error))?;
         let handle = runtime.handle().clone();
         Ok(Arc::new(Self(StdMutex::new(Some(runtime)), handle)))
     }
@@ -145,6 +147,14 @@ impl Session {
     /// As there.
     pub fn break_hold(&self, name: &Name, tag: Tag, reason: &str) -> Result<bool> {
         self.worker.run(self.session.break_hold(name, tag, reason))
+    }
+
+    /// As [`crate::Session::ask`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ask(&self, name: &Name, tag: Tag) -> Result<bool> {
+        self.worker.run(self.session.ask(name, tag))
     }
 
     /// As [`crate::Session::close`].
@@ -373,6 +383,50 @@ impl Guard {
     /// As [`crate::Guard::fence`].
     pub fn fence(&self) -> Option<Fence> {
         self.guard.fence()
+    }
+
+    /// As [`crate::Guard::name`].
+    pub fn name(&self) -> Name {
+        self.guard.name()
+    }
+
+    /// As [`crate::Guard::tag`].
+    pub fn tag(&self) -> Tag {
+        self.guard.tag()
+    }
+
+    /// As [`crate::Guard::confirm`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn confirm(&self) -> Result<bool> {
+        self.worker.run(self.guard.confirm())
+    }
+
+    /// Changes the value that everybody reads, as [`crate::Leadership::proclaim`]; of a guard that is no leadership, the reason.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
+        self.worker.run(self.guard.proclaim(value.as_ref()))
+    }
+
+    /// As [`crate::Guard::leave`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leave(self) -> Result<Detached> {
+        let Self { guard, worker } = self;
+        worker.run(guard.leave()).map(|detached| Detached { detached, worker })
+    }
+
+    /// As [`crate::Guard::leave_for`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leave_for(self, ttl: Duration) -> Result<Detached> {
+        let Self { guard, worker } = self;
+        worker.run(guard.leave_for(ttl)).map(|detached| Detached { detached, worker })
     }
 
     /// As [`crate::Guard::is_held`].

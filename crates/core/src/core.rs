@@ -12,19 +12,18 @@ use std::{
 };
 
 use slab::Slab;
-use tokio::sync::Notify;
 
 use crate::{
     Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Name, Opening,
     Profile, Reply, Result, SessionId, Standing, Strays, Wait,
+    calls::InFlight,
+    departures::Departures,
+    ends::{self, Gone},
     gate::{Gate, Pass, Turns},
-    keeper::Order,
+    keeper::{Due, Order},
     parting::{Parting, settle},
     seat::{Phase, Seat},
 };
-
-/// How long the last handle of a session waits for what is being withdrawn when it is dropped.
-const LAST_HANDLE_WAITS: Duration = Duration::from_secs(1);
 
 /// What user code holds; the keeper and departing claims hold the [`Core`] only, so that the last handle is noticed.
 pub(crate) struct Handle {
@@ -40,9 +39,18 @@ impl Drop for Handle {
         }
         let done = core.begin_close();
         if core.keeper.is_own_thread() {
-            done.wait_blocking(LAST_HANDLE_WAITS);
+            ends::wait(done);
         }
     }
+}
+
+/// The claims that are meant to outlive us.
+#[derive(Default)]
+struct Left {
+    /// Their numbers: no strays, although nobody here waits for them.
+    seqs: HashSet<u64>,
+    /// The longest ttl that one of them was left for.
+    longest: Duration,
 }
 
 /// The session itself.
@@ -52,14 +60,15 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) keeper: Keeper,
     pub(crate) opening: Arc<Opening>,
-    pub(crate) store: Arc<str>,
+    /// What the store is called, if somebody said.
+    pub(crate) store: Option<Arc<str>>,
     pub(crate) gate: Gate,
     pub(crate) turns: Turns,
+    pub(crate) departures: Departures,
     ttl_ns: AtomicU64,
     seq: AtomicU64,
     seats: Mutex<Slab<Arc<Seat>>>,
-    /// The numbers of claims that are meant to outlive us: no strays, although nobody here waits for them.
-    left: Mutex<HashSet<u64>>,
+    left: Mutex<Left>,
     /// Whether the keeper knows that there is something to renew.
     armed: AtomicBool,
     /// Whether it knows that there are places in line, which are renewed more often than holds.
@@ -78,7 +87,7 @@ impl Core {
         keeper: Keeper,
         opening: Arc<Opening>,
         ttl: Duration,
-        store: Arc<str>,
+        store: Option<Arc<str>>,
     ) -> Self {
         let core = Self {
             profile: engine.profile(),
@@ -89,6 +98,7 @@ impl Core {
             store,
             gate: Gate::default(),
             turns: Turns::default(),
+            departures: Departures::default(),
             ttl_ns: AtomicU64::new(0),
             seq: AtomicU64::new(0),
             seats: Mutex::new(Slab::new()),
@@ -156,6 +166,24 @@ impl Core {
         let ttl = self.whole(self.engine.open(self.opening.clone())).await?;
         self.set_ttl(ttl);
         Ok(())
+    }
+
+    /// Asks about a hold and awaits the answer, as [`whole`](Core::whole). `None`: the claim is being left, and is asked about no more.
+    pub(crate) async fn ask_about(
+        self: &Arc<Self>,
+        seat: &Arc<Seat>,
+        question: Arc<Claim>,
+    ) -> Result<Option<Standing>> {
+        let Some(call) = InFlight::new(seat, self.clock.now() + self.pace() * 2) else { return Ok(None) };
+        let asked = self.engine.claim(question);
+        let reply = Reply::later(async move {
+            let answer = settle(asked).await;
+            if answer.is_ok() {
+                call.answered();
+            }
+            answer
+        });
+        self.whole(reply).await.map(Some)
     }
 
     /// Awaits an answer. If the caller goes away meanwhile, the keeper finishes the call: none is dropped half-way.
@@ -242,7 +270,7 @@ impl Core {
         let lives = |seat: &Seat| seat.phase() != Phase::Lost || seat.claim().lease.is_some();
         let mut known: HashSet<u64> =
             self.seats().iter().filter(|(_, seat)| lives(seat)).map(|(_, seat)| seat.id.seq).collect();
-        known.extend(self.left.lock().unwrap_or_else(PoisonError::into_inner).iter());
+        known.extend(&self.left().seqs);
         found.into_iter().filter(|claim| !known.contains(&claim.id.seq)).collect()
     }
 
@@ -270,6 +298,7 @@ impl Core {
     pub(crate) fn forget(&self, seat: &Arc<Seat>) {
         seat.leave();
         seat.give_back_pass();
+        self.forget_departure(seat);
         let empty = {
             let mut seats = self.seats();
             if seats.get(seat.key).is_some_and(|other| Arc::ptr_eq(other, seat)) {
@@ -282,9 +311,30 @@ impl Core {
         }
     }
 
+    fn left(&self) -> std::sync::MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the session be kept for `ttl`, where that is not a matter of each claim. It is never kept for less long than what it has
+    /// is good for: its own ttl, and the longest that a claim was left for.
+    pub(crate) async fn keep_for(self: &Arc<Self>, ttl: Duration) -> Result<()> {
+        let ttl = match self.profile.liveness {
+            Liveness::Lease => ttl,
+            Liveness::Session | Liveness::Connection => {
+                let mut left = self.left();
+                left.longest = left.longest.max(ttl).max(self.opening.ttl);
+                left.longest
+            }
+        };
+        if ttl != self.opening.ttl {
+            self.whole(self.engine.open(Arc::new(Opening { ttl, ..(*self.opening).clone() }))).await?;
+        }
+        Ok(())
+    }
+
     /// Lets go of a claim without withdrawing it.
     pub(crate) fn leave_behind(&self, seat: &Arc<Seat>) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.id.seq);
+        self.left().seqs.insert(seat.id.seq);
         self.forget(seat);
     }
 
@@ -295,13 +345,13 @@ impl Core {
         }
         let doubt = doubt || self.may_come_late(&seat);
         let flight = match flight {
-            Flight::Landed if !doubt => {
+            Flight::Landed | Flight::Refused if !doubt => {
                 // This runs in drops: also in a panic, after the runtime's end, outside of one.
                 let asked = AssertUnwindSafe(|| self.engine.withdraw(seat.claim(), Exit::Own).into_now());
                 match catch_unwind(asked) {
                     Ok(Ok(Ok(()))) => return self.forget(&seat),
                     Ok(Err(reply)) => Flight::Withdraw(reply),
-                    Ok(Ok(Err(_))) | Err(_) => Flight::Landed,
+                    Ok(Ok(Err(_))) | Err(_) => flight,
                 }
             }
             flight => flight,
@@ -309,8 +359,45 @@ impl Core {
         self.hand_over(seat, flight, doubt);
     }
 
+    /// Whether a hold is held now. One that has run out is declared lost and withdrawn.
+    pub(crate) fn is_held(self: &Arc<Self>, seat: &Arc<Seat>) -> bool {
+        if seat.phase() == Phase::Held && seat.lapse(self.clock.now()) {
+            self.end_hold(seat, Ending::RanOut);
+        }
+        seat.phase() == Phase::Held
+    }
+
+    /// Has a hold withdrawn that was lost and that the store may have still: also while its guard is kept, which would keep its
+    /// own session from the lock where that has one seat.
+    pub(crate) fn end_hold(self: &Arc<Self>, seat: &Arc<Seat>, ending: Ending) {
+        match ending {
+            Ending::NotHeld => self.hand_over(seat.clone(), Flight::Landed, false),
+            Ending::RanOut => {
+                self.note_departure(seat);
+                let at = self.clock.now() + drift(self.pace());
+                let (seat, core) = (Arc::downgrade(seat), Arc::downgrade(self));
+                self.keeper.send(Order::Time { at, seat, core, what: Due::Leave });
+            }
+        }
+    }
+
+    /// A claim is on its way out and not by its caller: who tries the lock waits for that.
+    pub(crate) fn note_departure(&self, seat: &Seat) {
+        if !seat.note_departure(true) {
+            self.departures.begin(&seat.claim().name);
+        }
+    }
+
+    /// It does not stand in the store any more.
+    pub(crate) fn forget_departure(&self, seat: &Seat) {
+        if seat.note_departure(false) {
+            self.departures.end(&seat.claim().name);
+        }
+    }
+
     /// Gives a claim that is on its way out to the keeper.
     pub(crate) fn hand_over(self: &Arc<Self>, seat: Arc<Seat>, flight: Flight, doubt: bool) {
+        self.note_departure(&seat);
         self.keeper.send(Order::Part(Parting { core: self.clone(), seat, flight, doubt }));
     }
 
@@ -371,6 +458,17 @@ pub(crate) enum Flight {
     Landed,
     Claim(Reply<Standing>),
     Withdraw(Reply<()>),
+    /// Nothing: the claim was refused, and may have been written all the same.
+    Refused,
+}
+
+/// How a hold ended that was not released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its time is up here. The store keeps it for as long as clocks may differ by.
+    RanOut,
+    /// The store has it, and not as held.
+    NotHeld,
 }
 
 /// What a face asks for.
@@ -387,38 +485,4 @@ pub(crate) struct Want {
 /// What clocks may differ by over `span`: one per cent and two milliseconds, as Redlock has it.
 pub(crate) fn drift(span: Duration) -> Duration {
     if span == Duration::MAX { Duration::ZERO } else { span / 100 + Duration::from_millis(2) }
-}
-
-/// The end of a session, awaited from async code and from destructors.
-#[derive(Debug, Default)]
-pub(crate) struct Gone {
-    pub(crate) emptied: Notify,
-    done: Mutex<bool>,
-    condition: std::sync::Condvar,
-    told: Notify,
-}
-
-impl Gone {
-    pub(crate) fn tell(&self) {
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.condition.notify_all();
-        self.told.notify_waiters();
-    }
-
-    pub(crate) async fn wait(&self) {
-        loop {
-            let told = self.told.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
-            if *self.done.lock().unwrap_or_else(PoisonError::into_inner) {
-                return;
-            }
-            told.await;
-        }
-    }
-
-    fn wait_blocking(&self, most: Duration) {
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.condition.wait_timeout_while(done, most, |done| !*done));
-    }
 }

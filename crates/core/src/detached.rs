@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Look, Name, Opening, Result, Scope,
+    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Look, Name, Renewal, Result, Scope,
     session::check_ttl,
 };
 
@@ -62,7 +62,12 @@ impl Detached {
         if ttl != claim.ttl {
             claim = Arc::new(Claim { ttl, ..(*claim).clone() });
         }
-        let renewal = self.engine.renew(self.id.session, [claim].into()).await?;
+        self.judge(&self.engine.renew(self.id.session, [claim].into()).await?)?;
+        Ok(ttl)
+    }
+
+    /// What a renewal says of it.
+    fn judge(&self, renewal: &Renewal) -> Result<()> {
         if renewal.gone.contains(&self.id) || renewal.waiting.contains(&self.id) {
             return Err(self.lost());
         }
@@ -70,7 +75,7 @@ impl Detached {
             let why = format!("{}: the store did not say whether it was renewed; try again", self.name);
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
-        Ok(ttl)
+        Ok(())
     }
 
     /// Releases it. Whether it was still held.
@@ -129,11 +134,21 @@ impl Guard {
             let why = format!("{name}: its session ends with its process; open one that nobody keeps");
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let left = Detached::new(core.engine.clone(), name, seat.id);
-        if ttl != core.opening.ttl {
-            core.whole(core.engine.open(Arc::new(Opening { ttl, ..(*core.opening).clone() }))).await?;
+        // From here on nobody else renews it. A renewal with the session's ttl that arrived after ours would cut the lock short.
+        seat.calls.stop();
+        tokio::select! {
+            biased;
+            () = seat.calls.settled() => {}
+            () = seat.ended() => return Err(hold.lost_error()),
         }
-        left.renew_for(Some(ttl)).await?;
+        if seat.calls.may_arrive(&core.clock) || seat.is_in_doubt(&core.clock) {
+            let why = format!("{name}: a renewal was not answered and may still cut it short; take it again");
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        let left = Detached::new(core.engine.clone(), name, seat.id);
+        core.keep_for(ttl).await?;
+        let claim = Arc::new(Claim { ttl, ..(*seat.question()).clone() });
+        left.judge(&core.whole(core.engine.renew(core.id(), [claim].into())).await?)?;
         if !self.is_held() {
             return Err(hold.lost_error());
         }

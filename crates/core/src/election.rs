@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     About, Claim, Error, ErrorKind, Fence, Guard, LineView, Lock, Name, PlaceState, Release, Result, Scope,
-    Session, Standing, Tag,
+    Session, Standing, Tag, core::Ending,
 };
 
 /// An election: whoever holds the line leads, and its value is there for all to see.
@@ -195,25 +195,7 @@ impl Leadership {
     /// # Cancel safety
     /// What was sent is finished when this is dropped: the value may or may not have changed.
     pub async fn proclaim(&self, value: impl AsRef<str>) -> Result<()> {
-        let hold = self.guard.hold();
-        let value = value.as_ref();
-        if value.len() > Claim::MAX_NOTE_BYTES {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("a value of {} bytes; the most is 1024", value.len()),
-            ));
-        }
-        if !self.guard.is_held() {
-            return Err(hold.lost_error());
-        }
-        let core = hold.core();
-        match core.whole(core.engine.claim(hold.seat().annotate(value.into()))).await? {
-            Standing::Held { .. } => Ok(()),
-            Standing::Queued { .. } | Standing::Refused | Standing::Gone => {
-                hold.seat().lose();
-                Err(hold.lost_error())
-            }
-        }
+        self.guard.proclaim(value.as_ref()).await
     }
 
     /// Gives the leadership up.
@@ -222,6 +204,37 @@ impl Leadership {
     /// It goes on when this is dropped.
     pub async fn resign(self) -> Release {
         self.guard.release().await
+    }
+}
+
+impl Guard {
+    /// Changes the note of the claim: what a leader says of itself.
+    pub(crate) async fn proclaim(&self, value: &str) -> Result<()> {
+        let hold = self.hold();
+        if value.len() > Claim::MAX_NOTE_BYTES {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("a value of {} bytes; the most is 1024", value.len()),
+            ));
+        }
+        if !self.is_held() {
+            return Err(hold.lost_error());
+        }
+        let core = hold.core();
+        match core.ask_about(hold.seat(), hold.seat().annotate(value.into())).await? {
+            Some(Standing::Held { .. }) => Ok(()),
+            None => Err(hold.lost_error()),
+            Some(Standing::Gone) => {
+                hold.seat().lose_hold();
+                Err(hold.lost_error())
+            }
+            Some(Standing::Queued { .. } | Standing::Refused) => {
+                if hold.seat().lose() {
+                    core.end_hold(hold.seat(), Ending::NotHeld);
+                }
+                Err(hold.lost_error())
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use tracing::debug;
 
 use crate::{
     Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Standing, Tag,
-    core::{Core, Flight, Handle},
+    core::{Core, Ending, Flight, Handle},
     seat::Seat,
 };
 
@@ -68,7 +68,7 @@ impl Guard {
 
     /// Whether it is held now. Once this has been false it stays false.
     pub fn is_held(&self) -> bool {
-        self.hold.seat.is_held(&self.hold.core().clock)
+        self.hold.core().is_held(&self.hold.seat)
     }
 
     /// How long it is certain to be held if no renewal gets through any more; zero when it is lost,
@@ -96,15 +96,20 @@ impl Guard {
         }
         let (core, seat) = (self.hold.core(), &self.hold.seat);
         let sent = core.clock.now();
-        match core.whole(core.engine.claim(seat.question())).await? {
-            Standing::Held { .. } => {
+        match core.ask_about(seat, seat.question()).await? {
+            None => {}
+            Some(Standing::Held { .. }) => {
                 seat.prove();
-                seat.confirm(core.good_until(sent, None), core.clock.now());
+                if seat.confirm(core.good_until(sent, None), core.clock.now()) {
+                    core.end_hold(seat, Ending::RanOut);
+                }
             }
-            Standing::Queued { .. } | Standing::Refused => {
-                seat.lose();
+            Some(Standing::Queued { .. } | Standing::Refused) => {
+                if seat.lose() {
+                    core.end_hold(seat, Ending::NotHeld);
+                }
             }
-            Standing::Gone => {
+            Some(Standing::Gone) => {
                 seat.lose_hold();
             }
         }
@@ -199,7 +204,7 @@ impl Hold {
 
     async fn release(self) -> Release {
         let core = self.core();
-        let held = self.seat.is_held(&core.clock);
+        let held = core.is_held(&self.seat);
         if !self.seat.leave() {
             return Release::AlreadyLost;
         }

@@ -7,10 +7,10 @@
 //! that hangs holds up neither.
 
 mod round;
+mod timers;
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashSet},
+    collections::{BTreeMap, HashSet},
     fmt,
     future::Future,
     pin::Pin,
@@ -21,18 +21,22 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::Errno;
 use tokio::{runtime::Runtime, sync::mpsc, task::JoinSet};
 use tracing::{debug, warn};
 
 use crate::{
     Alarm, ClaimId, Clock, Error, ErrorKind, Exit, Liveness, Moment, Renewal, Result, SessionId,
     alarm::News,
-    core::{Core, Flight, Gone},
+    core::{Core, Ending, Flight},
+    ends::Gone,
     parting::{Parting, part, settle, within},
     seat::{Phase, Seat},
 };
 
 use round::{Asked, Kept};
+pub(crate) use timers::Due;
+use timers::Timers;
 
 /// How many renewals of one session may be unanswered at a time.
 const FLIGHTS: usize = 3;
@@ -58,9 +62,7 @@ impl Keeper {
     /// # Errors
     /// `Unavailable` when the thread or its runtime cannot be made.
     pub fn spawn() -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            Error::caused(ErrorKind::Unavailable, format!("the keeper's thread cannot start: {error}"), error)
-        };
+        let failed = |error| no_thread("the keeper's thread cannot start", error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (keeper, driver) = Self::on(Clock::boot(), true);
         // Shared, because a runtime that is dropped where this is called from panics if that is one itself.
@@ -96,8 +98,7 @@ impl Keeper {
         let shift = Shift {
             clock: clock.clone(),
             kept: BTreeMap::new(),
-            timers: BinaryHeap::new(),
-            timers_made: 0,
+            timers: Timers::default(),
             jobs: JoinSet::new(),
             last_round_ns: last_round_ns.clone(),
         };
@@ -136,6 +137,21 @@ impl Keeper {
     }
 }
 
+/// The error for a thread or its runtime that cannot be made, with what to do about it.
+pub(crate) fn no_thread(what: &str, error: std::io::Error) -> Error {
+    let hint = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => {
+            "; this process has too many open files: raise ulimit -n, or share one keeper between sessions"
+        }
+        Some(Errno::NFILE) => "; the system has too many open files: raise fs.file-max",
+        Some(Errno::AGAIN) => {
+            "; there are too many threads: raise ulimit -u, or share one keeper between sessions"
+        }
+        _ => "",
+    };
+    Error::caused(ErrorKind::Unavailable, format!("{what}: {error}{hint}"), error)
+}
+
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keeper")
@@ -166,31 +182,13 @@ pub(crate) enum Order {
     Forget(SessionId),
 }
 
-/// What happens to a hold whose time is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// It is declared lost.
-    Lose,
-    /// It is withdrawn: the margin for drift has passed too.
-    Leave,
-}
-
 struct Shift {
     clock: Clock,
     /// By id: rounds start in the same order in every run of a seed.
     kept: BTreeMap<SessionId, Kept>,
-    timers: BinaryHeap<Reverse<Timer>>,
-    timers_made: u64,
+    timers: Timers,
     jobs: JoinSet<Done>,
     last_round_ns: Arc<AtomicU64>,
-}
-
-struct Timer {
-    at: Moment,
-    number: u64,
-    seat: Weak<Seat>,
-    core: Weak<Core>,
-    what: Due,
 }
 
 enum Done {
@@ -223,7 +221,7 @@ impl Shift {
                 },
                 Some(done) = self.jobs.join_next() => {
                     if let Ok(Done::Renewed { session, sent, asked, answer }) = done {
-                        self.renewed(session, sent, &asked, answer);
+                        self.renewed(session, sent, asked, answer);
                     }
                 }
             }
@@ -233,8 +231,7 @@ impl Shift {
 
     /// The next moment that must not be missed, and the next renewal that may be late.
     fn next_due(&self) -> (Moment, Moment) {
-        let timer = self.timers.peek().map_or(Moment::NEVER, |Reverse(timer)| timer.at);
-        let (mut deadline, mut round) = (timer, Moment::NEVER);
+        let (mut deadline, mut round) = (self.timers.next(), Moment::NEVER);
         for kept in self.kept.values() {
             if kept.core.ttl() == Duration::MAX {
                 round = round.min(kept.next_round);
@@ -288,8 +285,7 @@ impl Shift {
                 });
             }
             Order::Time { at, seat, core, what } => {
-                self.timers_made += 1;
-                self.timers.push(Reverse(Timer { at, number: self.timers_made, seat, core, what }));
+                self.timers.push(at, seat, core, what);
             }
             Order::Close(core, gone) => {
                 self.kept.remove(&core.id());
@@ -322,13 +318,12 @@ impl Shift {
     /// Does whatever is due: losses first, so that nothing that has run out is renewed.
     fn attend(&mut self) {
         let now = self.clock.now();
-        while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
-            let Some(Reverse(timer)) = self.timers.pop() else { break };
-            let (Some(seat), Some(core)) = (timer.seat.upgrade(), timer.core.upgrade()) else { continue };
+        while let Some((seat, core, what)) = self.timers.due(now) {
             if seat.phase() == Phase::Held && seat.lose() {
                 warn!(claim = ?seat.id, "the time of a hold is up: lost");
+                core.note_departure(&seat);
             }
-            if timer.what == Due::Leave && seat.phase() == Phase::Lost {
+            if what == Due::Leave && seat.phase() == Phase::Lost {
                 self.part(Parting { core, seat, flight: Flight::Landed, doubt: false });
             }
         }
@@ -340,7 +335,7 @@ impl Shift {
         }
     }
 
-    fn renewed(&mut self, session: SessionId, sent: Moment, asked: &[Asked], answer: Result<Renewal>) {
+    fn renewed(&mut self, session: SessionId, sent: Moment, asked: Vec<Asked>, answer: Result<Renewal>) {
         let now = self.clock.now();
         let Some(kept) = self.kept.get_mut(&session) else { return };
         kept.flights.retain(|flight| *flight != sent);
@@ -358,23 +353,26 @@ impl Shift {
         let unknown: HashSet<_> = renewal.unknown.into_iter().collect();
         let waiting: HashSet<_> = renewal.waiting.into_iter().collect();
         let (until, place_until) = (kept.core.good_until(sent, None), kept.core.place_until(sent));
-        for Asked { seat, phase } in asked {
+        for Asked { seat, phase, call } in asked {
             if !gone.is_empty() && gone.contains(&seat.id) {
                 // A waiter takes its pass along to the next seat.
-                let news = if *phase == Phase::Held { seat.lose_hold() } else { seat.lose() };
+                let news = if phase == Phase::Held { seat.lose_hold() } else { seat.lose_place() };
                 if news {
                     warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
                 }
-            } else if *phase == Phase::Held && waiting.contains(&seat.id) {
+            } else if phase == Phase::Held && waiting.contains(&seat.id) {
                 if seat.lose() {
                     warn!(claim = ?seat.id, "the store has a claim that was held in line again: lost");
+                    kept.core.end_hold(&seat, Ending::NotHeld);
                 }
             } else if unknown.is_empty() || !unknown.contains(&seat.id) {
-                if *phase == Phase::Held {
+                call.answered();
+                if phase == Phase::Held {
                     seat.prove();
-                    seat.confirm(until, now);
-                } else {
-                    seat.confirm(place_until, now);
+                }
+                let until = if phase == Phase::Held { until } else { place_until };
+                if seat.confirm(until, now) {
+                    kept.core.end_hold(&seat, Ending::RanOut);
                 }
             }
         }
@@ -406,22 +404,16 @@ async fn close(core: Arc<Core>, gone: Arc<Gone>) -> Done {
     Done::Other
 }
 
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
+    #[test]
+    fn a_thread_that_cannot_start_for_want_of_files_says_what_to_do() {
+        let of =
+            |errno: Errno| no_thread("no thread", std::io::Error::from_raw_os_error(errno.raw_os_error()));
+        assert!(of(Errno::MFILE).to_string().contains("raise ulimit -n"), "{}", of(Errno::MFILE));
+        assert!(of(Errno::AGAIN).to_string().contains("raise ulimit -u"), "{}", of(Errno::AGAIN));
+        assert!(!of(Errno::NOMEM).to_string().contains("raise"), "{}", of(Errno::NOMEM));
     }
 }

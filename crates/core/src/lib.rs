@@ -21,11 +21,14 @@ mod acquire;
 mod alarm;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod calls;
 mod claim;
 mod clock;
 mod core;
+mod departures;
 mod detached;
 mod election;
+mod ends;
 pub mod engine;
 mod error;
 mod fence;

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Guard, Name, Result,
-    acquire::{Patience, acquire},
+    acquire::{Patience, acquire, acquire_now},
     core::{Handle, Want},
 };
 
@@ -56,14 +56,17 @@ impl Lock {
         Ok(acquire(&self.handle, &self.want, Patience::Try).await?.map(Guard::new))
     }
 
-    /// Waits for the lock for `wait` at the most.
+    /// Waits for the lock for `wait` at the most. A `wait` of zero is a try: it takes as long as one question to the store.
     ///
     /// # Errors
-    /// `Timeout` when it was not had in that time; else as [`lock`](Lock::lock).
+    /// `Timeout` if not acquired within `wait`; else as [`lock`](Lock::lock).
     ///
     /// # Cancel safety
     /// Dropping the future gives the place in line up and leaves nothing behind.
     pub async fn lock_within(&self, wait: Duration) -> Result<Guard> {
+        if wait.is_zero() {
+            return acquire_now(&self.handle, &self.want).await.map(Guard::new);
+        }
         self.acquire(Patience::Until(self.handle.core.clock.now() + wait)).await
     }
 

@@ -4,11 +4,12 @@ use std::{future::Future, time::Duration};
 
 use crate::{
     Error, ErrorKind, Guard, Lock, Release, Result,
-    acquire::{Patience, acquire},
+    acquire::{Patience, acquire, busy},
 };
 
 /// All of these locks, or none: sorted, so that two callers cannot wait for each other; one deadline; released in
-/// reverse. They may live on different engines.
+/// reverse. They may live on different engines; one name in two stores is sorted by what the stores are
+/// [called](crate::SessionBuilder::store), and refused where one of them has no name.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah_core::Result<()> {
@@ -33,15 +34,43 @@ pub struct All {
 }
 
 /// What a lock is sorted by: the same in every process.
-fn key(lock: &Lock) -> (&str, &str) {
-    (lock.want.name.as_str(), &lock.handle.core.store)
+fn key(lock: &Lock) -> (&str, Option<&str>) {
+    (lock.want.name.as_str(), lock.handle.core.store.as_deref())
+}
+
+/// Refuses one name twice: in one store it would wait for itself, and in two of which one has no name, every process could
+/// take them in another order.
+fn check(locks: &[Lock]) -> Result<()> {
+    for group in locks.chunk_by(|a, b| a.want.name == b.want.name) {
+        let name = &group[0].want.name;
+        if group.iter().enumerate().any(|(at, lock)| group[..at].iter().any(|other| is_same(lock, other))) {
+            let why = format!("{name} is asked for twice at once; it would wait for itself");
+            return Err(Error::new(ErrorKind::Invalid, why));
+        }
+        if group.len() > 1 && group.iter().any(|lock| lock.handle.core.store.is_none()) {
+            let why = format!(
+                "{name} is asked for in two sessions, and what their stores are called is not known; give each a name with \
+                 SessionBuilder::store"
+            );
+            return Err(Error::new(ErrorKind::Invalid, why));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two locks of one name are known to be one.
+fn is_same(one: &Lock, other: &Lock) -> bool {
+    let (one, other) = (&one.handle.core, &other.handle.core);
+    let is_named_so = one.store.is_some() && one.store == other.store;
+    is_named_so || std::sync::Arc::ptr_eq(&one.engine, &other.engine)
 }
 
 impl All {
     /// Waits for all of them, as long as it takes.
     ///
     /// # Errors
-    /// As [`Lock::lock`], for the first that fails; the others are released. `Invalid` if there are none, or one twice.
+    /// As [`Lock::lock`], for the first that fails; the others are released. `Invalid` if there are none, or one twice, or one
+    /// name in two stores that have no names.
     ///
     /// # Cancel safety
     /// Dropping the future releases what was taken.
@@ -62,7 +91,7 @@ impl All {
         self.acquire(Patience::Try).await
     }
 
-    /// Waits for all of them for `wait` in all.
+    /// Waits for all of them for `wait` in all. A `wait` of zero is a try.
     ///
     /// # Errors
     /// `Timeout`; else as [`All::lock`].
@@ -71,6 +100,10 @@ impl All {
     /// As [`All::lock`].
     pub async fn lock_within(&self, wait: Duration) -> Result<Guards> {
         let Some(first) = self.locks.first() else { return Err(none()) };
+        if wait.is_zero() {
+            let guards = self.try_lock().await?;
+            return guards.ok_or_else(|| busy(&first.handle.core, &first.want));
+        }
         let until = first.handle.core.clock.now() + wait;
         self.acquire(Patience::Until(until))
             .await?
@@ -81,10 +114,7 @@ impl All {
         if self.locks.is_empty() {
             return Err(none());
         }
-        if let Some(twice) = self.locks.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
-            let why = format!("{} is asked for twice at once; it would wait for itself", twice[0].want.name);
-            return Err(Error::new(ErrorKind::Invalid, why));
-        }
+        check(&self.locks)?;
         let mut guards = Guards { guards: Vec::with_capacity(self.locks.len()) };
         for lock in &self.locks {
             match acquire(&lock.handle, &lock.want, patience).await? {

@@ -32,8 +32,10 @@ pub(crate) async fn part(parting: Parting) {
     seat.leave();
     let clock = &core.clock;
     let until = clock.now() + core.pace();
+    // A store that refuses to let a claim in half-way may refuse its withdrawal for the same reason.
+    let may_refuse = matches!(flight, Flight::Refused);
     let landed = match flight {
-        Flight::Landed => false,
+        Flight::Landed | Flight::Refused => false,
         Flight::Claim(reply) => {
             doubt |= within(clock, until, settle(reply)).await.is_err();
             false
@@ -52,6 +54,10 @@ pub(crate) async fn part(parting: Parting) {
         if out {
             // What may come late has its own id, and is withdrawn by it: it does not keep the next from entering.
             seat.give_back_pass();
+            core.forget_departure(&seat);
+        }
+        if may_refuse && left.is_err_and(|error| !error.kind().is_transient()) {
+            break;
         }
         if (out && !doubt) || clock.now() >= until {
             break;

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use crate::{Claim, ClaimId, Clock, Moment, gate::Pass};
+use crate::{Claim, ClaimId, Clock, Moment, calls::Calls, gate::Pass};
 
 /// One claim's life in this process, shared by its waiter or guard and by the keeper.
 ///
@@ -20,15 +20,24 @@ pub(crate) struct Seat {
     pub(crate) key: usize,
     claim: Mutex<Arc<Claim>>,
     phase: AtomicU8,
+    /// Until when its place in line is good. Apart from the hold's deadline: a renewal of the place that is answered late must not
+    /// move that.
+    place_ns: AtomicU64,
     deadline_ns: AtomicU64,
+    /// When the hold ends whatever is renewed: its `max_hold`.
+    limit_ns: AtomicU64,
     /// Where the process ends a fixed lease: when. The hold lasts no longer than its session is proven either.
     lease_ns: AtomicU64,
     /// Whether the store has confirmed the hold to us. One that was pushed is kept no longer than its place was.
     proven: AtomicBool,
     /// Whether somebody has asked for it.
     asked: AtomicBool,
+    /// Whether the session's record of departing names has it.
+    departing: AtomicBool,
     /// Until when a message that entered it, and was not answered, may still arrive: also after it has left.
     doubt_until_ns: AtomicU64,
+    /// What is on its way to the store about it.
+    pub(crate) calls: Calls,
     signal: Notify,
     /// The way through the gate, given back when the claim has left the store.
     pass: Mutex<Option<Pass>>,
@@ -56,11 +65,15 @@ impl Seat {
             key,
             claim: Mutex::new(claim),
             phase: AtomicU8::new(Phase::Entering as u8),
+            place_ns: AtomicU64::new(0),
             deadline_ns: AtomicU64::new(0),
+            limit_ns: AtomicU64::new(u64::MAX),
             lease_ns: AtomicU64::new(u64::MAX),
             proven: AtomicBool::new(false),
             asked: AtomicBool::new(false),
+            departing: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
+            calls: Calls::default(),
             signal: Notify::new(),
             pass: Mutex::new(pass),
         }
@@ -103,7 +116,7 @@ impl Seat {
 
     /// The store confirmed that it is in line; its place is good until `until`.
     pub(crate) fn wait_until(&self, until: Moment) {
-        self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
+        self.place_ns.fetch_max(until.ns(), Ordering::AcqRel);
         self.advance(Phase::Waiting);
     }
 
@@ -112,7 +125,6 @@ impl Seat {
         if now >= until {
             return false;
         }
-        // A lease may be shorter than the place it was waited for in.
         self.deadline_ns.store(until.ns(), Ordering::Release);
         self.proven.store(true, Ordering::Relaxed);
         self.advance(Phase::Held)
@@ -126,7 +138,17 @@ impl Seat {
 
     /// A grant was pushed. It counts while the place that it stands in does.
     pub(crate) fn hold_pushed(&self, now: Moment) -> bool {
-        now < self.deadline() && self.advance(Phase::Held)
+        let place = self.place_ns.load(Ordering::Acquire);
+        if now.ns() >= place {
+            return false;
+        }
+        self.deadline_ns.store(place, Ordering::Release);
+        self.advance(Phase::Held)
+    }
+
+    /// Has the hold end at `at`, whatever is renewed.
+    pub(crate) fn limit(&self, at: Moment) {
+        self.limit_ns.store(at.ns(), Ordering::Release);
     }
 
     /// Whether it is kept as a place in line is: it waits, or was granted by a push and not renewed since.
@@ -143,21 +165,23 @@ impl Seat {
         self.proven.store(true, Ordering::Relaxed);
     }
 
-    /// A renewal confirmed it, good until `until`. A hold that had run out by then stays lost.
-    pub(crate) fn confirm(&self, until: Moment, now: Moment) {
+    /// A renewal confirmed it, good until `until`. Whether a hold had run out by then: it is declared lost, and stays so.
+    pub(crate) fn confirm(&self, until: Moment, now: Moment) -> bool {
         match self.phase() {
             Phase::Waiting => {
-                self.deadline_ns.fetch_max(until.ns(), Ordering::AcqRel);
+                self.place_ns.fetch_max(until.ns(), Ordering::AcqRel);
+                false
             }
-            Phase::Held if self.lapse(now) => {}
+            Phase::Held if now >= self.deadline() => self.lose(),
             Phase::Held => {
                 let ends = self.lease_ns.load(Ordering::Acquire);
                 // A lease that the store ends is never renewed.
                 if ends != u64::MAX || self.claim().lease.is_none() {
                     self.deadline_ns.fetch_max(until.ns().min(ends), Ordering::AcqRel);
                 }
+                false
             }
-            _ => {}
+            _ => false,
         }
     }
 
@@ -172,33 +196,35 @@ impl Seat {
         until != 0 && clock.now().ns() < until
     }
 
+    /// Until when its place in line is good, or its hold.
     pub(crate) fn deadline(&self) -> Moment {
-        Moment::from_ns(self.deadline_ns.load(Ordering::Acquire))
+        Moment::from_ns(match self.phase() {
+            Phase::Entering | Phase::Waiting => self.place_ns.load(Ordering::Acquire),
+            _ => self.deadline_ns.load(Ordering::Acquire).min(self.limit_ns.load(Ordering::Acquire)),
+        })
     }
 
-    /// Declares a hold lost whose deadline has passed. Whether it is lost.
+    /// Declares a hold lost whose deadline has passed. Whether that was news.
     pub(crate) fn lapse(&self, now: Moment) -> bool {
-        match self.phase() {
-            Phase::Held if now >= self.deadline() => {
-                self.lose();
-                true
-            }
-            Phase::Lost => true,
-            _ => false,
-        }
+        self.phase() == Phase::Held && now >= self.deadline() && self.lose()
     }
 
-    /// Declares it lost, or its place in line gone. Whether that was news.
+    /// Declares a hold lost. Whoever is told finds its pass free, or about to be. Whether that was news: then it is to be withdrawn,
+    /// unless the store does not have it.
     pub(crate) fn lose(&self) -> bool {
+        self.announce_pass();
+        self.lose_place()
+    }
+
+    /// Declares a place in line gone. Whoever waits in it takes its pass along to the next one. Whether that was news.
+    pub(crate) fn lose_place(&self) -> bool {
         let news = self.advance(Phase::Lost);
         self.signal.notify_waiters();
         news
     }
 
-    /// Declares a hold lost that the store does not have any more, and gives its pass back. Whoever is told of the loss finds the
-    /// way free, or about to be. Whether it was news.
+    /// Declares a hold lost that the store does not have any more, and gives its pass back. Whether it was news.
     pub(crate) fn lose_hold(&self) -> bool {
-        self.announce_pass();
         let news = self.lose();
         self.give_back_pass();
         news
@@ -211,6 +237,13 @@ impl Seat {
         }
     }
 
+    /// Notes whether the session's record of departing names has it. What was noted before.
+    pub(crate) fn note_departure(&self, departing: bool) -> bool {
+        // Nearly never, and then nothing is written.
+        let before = self.departing.load(Ordering::Acquire);
+        if before == departing { before } else { self.departing.swap(departing, Ordering::AcqRel) }
+    }
+
     /// It is on its way out. Whether that was news.
     pub(crate) fn leave(&self) -> bool {
         let news = self.advance(Phase::Left);
@@ -219,10 +252,6 @@ impl Seat {
         }
         self.signal.notify_waiters();
         news
-    }
-
-    pub(crate) fn is_held(&self, clock: &Clock) -> bool {
-        self.phase() == Phase::Held && !self.lapse(clock.now())
     }
 
     /// Somebody asks for it.
@@ -275,23 +304,26 @@ mod tests {
     use std::time::Duration;
 
     fn seat() -> Seat {
-        leased(None)
+        Seat::for_tests(None)
     }
 
-    fn leased(lease: Option<Duration>) -> Seat {
-        let claim = Claim {
-            id: ClaimId { session: SessionId::from_bits(1), seq: 1 },
-            name: Name::new("a").unwrap(),
-            capacity: 1,
-            weight: 1,
-            wait: Wait::Line,
-            again: false,
-            floor: None,
-            ttl: Duration::from_secs(1),
-            lease,
-            note: "".into(),
-        };
-        Seat::new(0, Arc::new(claim), None)
+    impl Seat {
+        /// A seat of a claim that no store knows.
+        pub(crate) fn for_tests(lease: Option<Duration>) -> Self {
+            let claim = Claim {
+                id: ClaimId { session: SessionId::from_bits(1), seq: 1 },
+                name: Name::new("a").unwrap(),
+                capacity: 1,
+                weight: 1,
+                wait: Wait::Line,
+                again: false,
+                floor: None,
+                ttl: Duration::from_secs(1),
+                lease,
+                note: "".into(),
+            };
+            Self::new(0, Arc::new(claim), None)
+        }
     }
 
     const fn at(ns: u64) -> Moment {
@@ -310,17 +342,18 @@ mod tests {
 
     #[test]
     fn a_renewal_that_was_under_way_does_not_stretch_a_lease() {
-        let seat = leased(Some(Duration::from_secs(1)));
+        let seat = Seat::for_tests(Some(Duration::from_secs(1)));
         seat.wait_until(at(100));
         assert!(seat.hold_until(at(60), at(10)), "shorter than the place it was waited for in");
         seat.confirm(at(900), at(50));
         assert_eq!(seat.deadline(), at(60));
         assert!(!seat.lapse(at(59)) && seat.lapse(at(60)));
+        assert!(!seat.lapse(at(61)), "it is lost once");
     }
 
     #[test]
     fn a_lease_that_the_process_ends_lasts_no_longer_than_its_session_is_proven() {
-        let seat = leased(Some(Duration::from_secs(1)));
+        let seat = Seat::for_tests(Some(Duration::from_secs(1)));
         assert!(seat.hold_leased(at(100), at(500), at(10)));
         assert_eq!(seat.deadline(), at(100));
         seat.confirm(at(300), at(50));
@@ -328,6 +361,36 @@ mod tests {
         seat.confirm(at(900), at(250));
         assert_eq!(seat.deadline(), at(500), "the lease has an end of its own");
         assert!(seat.lapse(at(500)));
+    }
+
+    #[test]
+    fn a_renewal_of_the_place_does_not_stretch_a_lease_that_is_granted_meanwhile() {
+        for _ in 0..2_000 {
+            let seat = Seat::for_tests(Some(Duration::from_secs(1)));
+            seat.wait_until(at(100));
+            let ready = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    ready.wait();
+                    seat.confirm(at(900), at(10));
+                });
+                ready.wait();
+                assert!(seat.hold_until(at(60), at(10)));
+            });
+            assert_eq!(seat.deadline(), at(60));
+        }
+    }
+
+    #[test]
+    fn a_hold_ends_at_its_limit_whatever_is_renewed() {
+        let seat = seat();
+        assert!(seat.hold_until(at(100), at(10)));
+        seat.limit(at(50));
+        assert_eq!(seat.deadline(), at(50));
+        assert!(!seat.confirm(at(900), at(20)));
+        assert_eq!(seat.deadline(), at(50));
+        assert!(seat.confirm(at(950), at(50)), "it has run out, and that is news");
+        assert_eq!(seat.phase(), Phase::Lost);
     }
 
     #[test]

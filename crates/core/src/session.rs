@@ -17,9 +17,11 @@ use crate::{
 /// - A guard says that it is lost *before* the store may hand the lock on: its deadline is counted from the moment
 ///   the last confirming call was *sent*, plus the ttl, minus an allowance for drift, on a clock that runs through
 ///   suspend. No word from the store is needed for that.
-/// - Dropping the last handle, also at the end of `main`, withdraws everything and waits for that for a second at the
-///   most: a program that ends normally leaves no lock behind. (`std::process::exit` runs no destructors: then the
-///   claims live until their ttl.)
+/// - Dropping the last handle, also at the end of `main`, withdraws everything. Outside of a runtime it waits for that, for a
+///   second at the most. Inside one it blocks no executor: the withdrawal goes on, and the *thread* waits when it ends, the
+///   main thread when `main` returns and a runtime's threads when the runtime is dropped. So a program that ends normally leaves no
+///   lock behind. (Not by `std::process::abort`, nor after `Runtime::shutdown_background`; and not every system runs the destructors
+///   of the main thread's locals, musl does not. Then claims live until their ttl; [`close`](Session::close) waits in any case.)
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> bramah_core::Result<()> {
@@ -98,9 +100,9 @@ impl Session {
         self.0.core.ttl()
     }
 
-    /// What the store is called: the URL without secrets, if it was opened by one.
+    /// What the store is called: the URL without secrets, if it was opened by one; `unnamed` if nobody [said](SessionBuilder::store).
     pub fn store(&self) -> &str {
-        &self.0.core.store
+        self.0.core.store.as_deref().unwrap_or("unnamed")
     }
 
     /// Who this session says it is.
@@ -197,7 +199,7 @@ impl SessionBuilder {
         self
     }
 
-    /// What the store is called, in messages and when several locks are sorted.
+    /// What the store is called, in messages and when several locks are sorted: the same in every process.
     #[must_use]
     pub fn store(mut self, store: impl AsRef<str>) -> Self {
         self.store = Some(store.as_ref().into());
@@ -224,8 +226,7 @@ impl SessionBuilder {
         let alarm = keeper.alarm();
         let opening = Arc::new(Opening { session, ttl: self.ttl, keep: self.keep, about: self.about, alarm });
         let ttl = self.engine.open(opening.clone()).await?;
-        let store = self.store.unwrap_or_else(|| format!("{:p}", Arc::as_ptr(&self.engine)).into());
-        let core = Arc::new(Core::new(self.engine, keeper, opening, ttl, store));
+        let core = Arc::new(Core::new(self.engine, keeper, opening, ttl, self.store));
         core.keeper.send(Order::Attend(core.clone()));
         Ok(Session(Arc::new(Handle { core })))
     }

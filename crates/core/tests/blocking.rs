@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use bramah_core::{
-    ErrorKind, Memory, Owner, Release,
-    blocking::{Session, lock_all},
+    ErrorKind, Keep, Memory, Owner, Release,
+    blocking::{Detached, Session, lock_all},
 };
 
 #[test]
@@ -74,6 +74,8 @@ fn every_face_works_without_async() {
         election.campaign_within("other", Duration::from_millis(5)).unwrap_err().kind(),
         ErrorKind::Timeout
     );
+    leadership.proclaim("still me").unwrap();
+    assert_eq!(&*leaders.next().unwrap().unwrap().unwrap().value, "still me");
     leadership.release();
     assert!(leaders.next().unwrap().unwrap().is_none());
     drop(leaders);
@@ -88,4 +90,25 @@ fn every_face_works_without_async() {
     assert!(election.leader().unwrap().is_none());
     assert!(session.survey(&bramah_core::Scope::All).unwrap().iter().all(|line| line.places.is_empty()));
     assert!(session.close(Duration::from_secs(1)).left.is_empty());
+}
+
+#[test]
+fn what_is_asked_of_the_store_is_there_without_async() {
+    let store = Memory::new();
+    let session = Session::open(store.clone()).unwrap();
+    let guard = session.mutex("m").unwrap().lock().unwrap();
+    assert_eq!(guard.name().as_str(), "m");
+    assert!(guard.confirm().unwrap());
+    assert!(session.ask(&guard.name(), guard.tag()).unwrap());
+    assert!(session.break_hold(&guard.name(), guard.tag(), "a test").unwrap());
+    assert!(!guard.confirm().unwrap() && !guard.is_held());
+    let refused = session.mutex("m").unwrap().lock().unwrap().leave().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "its session is kept by this process");
+
+    let builder = bramah_core::Session::builder(store.clone()).keep(Keep::Nobody);
+    let left = Session::build(builder).unwrap().mutex("left").unwrap().lock().unwrap();
+    let left = left.leave_for(Duration::from_secs(60)).unwrap();
+    let again = Detached::new(store, left.name().clone(), left.id()).unwrap();
+    assert_eq!(again.renew().unwrap(), Duration::from_secs(60));
+    assert!(again.release().unwrap() && !left.release().unwrap());
 }

@@ -10,7 +10,7 @@ use std::{
 
 use bramah_core::{
     Claim, ClaimId, Clock, Engine, ErrorKind, Exit, Keeper, Look, Memory, Name, Opening, Profile, Release,
-    Renewal, Reply, Scope, Session, SessionId, Standing, Survey, Wait,
+    Renewal, Reply, Scope, Session, SessionId, Standing, Survey, Wait, all,
 };
 
 /// A memory engine whose answers take a while, or never come.
@@ -241,4 +241,52 @@ async fn settings_out_of_range_are_refused_in_one_line() {
     }
     assert_eq!(session.semaphore("s", 0).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(session.mutex("a//b").unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_session_without_a_name_for_its_store_shows_no_pointer() {
+    let session = Session::open(Memory::new()).await.unwrap();
+    assert_eq!(session.store(), "unnamed");
+    assert!(!format!("{session:?}").contains("0x"), "{session:?}");
+    let named = Session::builder(Memory::new()).store("memory:").open().await.unwrap();
+    assert_eq!(named.store(), "memory:");
+}
+
+#[tokio::test]
+async fn one_name_in_two_sessions_is_sorted_by_the_names_of_their_stores_or_refused() {
+    let kind = |sessions: [&Session; 2]| {
+        let locks = sessions.map(|session| session.mutex("a").unwrap());
+        async move { all(locks).try_lock().await.map(|guards| guards.is_some()).map_err(|error| error.kind()) }
+    };
+    let store = Memory::new();
+    // One store by two sessions: it would wait for itself, and that cannot be seen from here.
+    let (one, two) =
+        (Session::open(store.clone()).await.unwrap(), Session::open(store.clone()).await.unwrap());
+    assert_eq!(kind([&one, &two]).await, Err(ErrorKind::Invalid));
+    let shared: Arc<dyn Engine> = store.clone().into();
+    let (one, two) = (Session::open(shared.clone()).await.unwrap(), Session::open(shared).await.unwrap());
+    assert_eq!(kind([&one, &two]).await, Err(ErrorKind::Invalid));
+    let named = |store: Memory, name: &'static str| Session::builder(store).store(name).open();
+    let (one, two) = (named(store.clone(), "a").await.unwrap(), named(store, "a").await.unwrap());
+    assert_eq!(kind([&one, &two]).await, Err(ErrorKind::Invalid));
+    // Two stores: the names give the order, the same in every process.
+    let (one, two) = (named(Memory::new(), "a").await.unwrap(), Session::open(Memory::new()).await.unwrap());
+    assert_eq!(kind([&one, &two]).await, Err(ErrorKind::Invalid), "one of them has no name");
+    let two = named(Memory::new(), "b").await.unwrap();
+    assert_eq!(kind([&two, &one]).await, Ok(true));
+    let names = all([two.mutex("a").unwrap(), one.mutex("b").unwrap(), two.mutex("b").unwrap()]);
+    assert!(names.try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn no_more_remains_than_max_hold_leaves() {
+    let session = Session::open(Memory::new()).await.unwrap();
+    let limit = Duration::from_secs(3);
+    let guard = session.mutex("a").unwrap().max_hold(limit).lock().await.unwrap();
+    assert!(guard.remaining() <= limit && guard.remaining() > Duration::ZERO, "{:?}", guard.remaining());
+    assert!(guard.confirm().await.unwrap());
+    assert!(guard.remaining() <= limit, "a renewal does not stretch it: {:?}", guard.remaining());
+    guard.release().await;
+    let guard = session.mutex("a").unwrap().lock().await.unwrap();
+    assert!(guard.remaining() > limit, "the limit is that hold's alone");
 }

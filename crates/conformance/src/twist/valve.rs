@@ -1,6 +1,9 @@
 //! Calls that can be held back.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use bramah_core::{Claim, Engine, Error, ErrorKind, Exit, Renewal, Reply, Result, SessionId, Standing};
 use tokio::sync::watch;
@@ -12,6 +15,8 @@ use super::Twist;
 pub enum Flow {
     /// As always.
     Open,
+    /// As always, and what is held back stays held back until it is opened.
+    Passing,
     /// Not before it is opened: a network that swallows what is sent.
     Held,
     /// To the store at once, and the answer back when it is opened.
@@ -33,13 +38,24 @@ pub struct Valve {
     pub renewals: watch::Sender<Flow>,
     /// For withdrawals.
     pub withdrawals: watch::Sender<Flow>,
+    renewals_seen: AtomicUsize,
 }
 
 impl Valve {
     /// An open one.
     pub fn new() -> Arc<Self> {
         let open = || watch::Sender::new(Flow::Open);
-        Arc::new(Self { claims: open(), renewals: open(), withdrawals: open() })
+        Arc::new(Self {
+            claims: open(),
+            renewals: open(),
+            withdrawals: open(),
+            renewals_seen: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many renewals have come to it, whatever became of them.
+    pub fn renewals_seen(&self) -> usize {
+        self.renewals_seen.load(Ordering::Acquire)
     }
 
     /// The same for calls of all kinds.
@@ -65,7 +81,7 @@ fn through<T: Send + 'static>(
     let flow = *valve.borrow();
     let told = valve.subscribe();
     match flow {
-        Flow::Open | Flow::Unknown => call(),
+        Flow::Open | Flow::Passing | Flow::Unknown => call(),
         Flow::Refused => Reply::now(Err(unavailable())),
         Flow::Held => Reply::later(async move {
             opened(told).await?;
@@ -106,6 +122,7 @@ impl Twist for Valve {
         let asked: Vec<_> = claims.iter().map(|claim| claim.id).collect();
         let inner = inner.clone();
         let reply = through(&self.renewals, move || inner.renew(session, claims));
+        self.renewals_seen.fetch_add(1, Ordering::AcqRel);
         if !unknown {
             return reply;
         }

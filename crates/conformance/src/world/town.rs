@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bramah_core::{Clock, Guard};
+use bramah_core::{Clock, Guard, Moment};
 
 /// What a world did, for comparing runs and for the failure's story.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,32 @@ pub struct Town {
 struct Believer {
     who: String,
     weight: u64,
-    guard: std::sync::Weak<Guard>,
+    by: By,
+}
+
+/// What somebody's belief rests on.
+#[derive(Debug)]
+enum By {
+    /// A guard that says that it is held.
+    Guard(std::sync::Weak<Guard>),
+    /// The time for which it was left.
+    Time(Moment),
+}
+
+impl Believer {
+    fn is_sure(&self, now: Moment) -> bool {
+        match &self.by {
+            By::Guard(guard) => guard.upgrade().is_some_and(|guard| guard.is_held()),
+            By::Time(until) => now < *until,
+        }
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        match &self.by {
+            By::Guard(guard) => guard.strong_count() == 0,
+            By::Time(until) => now >= *until,
+        }
+    }
 }
 
 impl Town {
@@ -65,6 +90,21 @@ impl Town {
         lock(&self.tale).violation.get_or_insert(what);
     }
 
+    /// Someone has left a mutex until then, for the first time or again: until then nobody else may be granted it.
+    pub(super) fn left(&self, who: &str, name: &str, until: Moment) {
+        self.say(format!("{who} has left {name} until {until:?}"));
+        self.let_go(name);
+        let believer = Believer { who: who.to_owned(), weight: 1, by: By::Time(until) };
+        lock(&self.held).entry(name.to_owned()).or_default().push(believer);
+    }
+
+    /// What was left is about to be released, or is left anew.
+    pub(super) fn let_go(&self, name: &str) {
+        if let Some(believers) = lock(&self.held).get_mut(name) {
+            believers.retain(|b| matches!(b.by, By::Guard(_)));
+        }
+    }
+
     /// Someone was granted a lock: nobody else may believe to hold what does not fit beside it, at this very moment.
     pub fn granted(&self, who: &str, name: &str, capacity: u32, weight: u32, guard: &Arc<Guard>) {
         self.say(format!("{who} holds {name} ({weight} of {capacity}) fence {:?}", guard.fence()));
@@ -74,16 +114,16 @@ impl Town {
         believers.push(Believer {
             who: who.to_owned(),
             weight: u64::from(weight),
-            guard: Arc::downgrade(guard),
+            by: By::Guard(Arc::downgrade(guard)),
         });
-        let sure: Vec<&Believer> =
-            believers.iter().filter(|b| b.guard.upgrade().is_some_and(|guard| guard.is_held())).collect();
+        let now = self.clock.now();
+        let sure: Vec<&Believer> = believers.iter().filter(|b| b.is_sure(now)).collect();
         let used: u64 = sure.iter().map(|b| b.weight).sum();
         if used > u64::from(capacity) {
             let names: Vec<&str> = sure.iter().map(|b| b.who.as_str()).collect();
             self.accuse(format!("{name} (capacity {capacity}) is held by {} at once", names.join(" and ")));
         }
-        believers.retain(|b| b.guard.strong_count() > 0);
+        believers.retain(|b| !b.is_over(now));
         if let Some(fence) = guard.fence().filter(|_| guard.is_held()) {
             let last = lock(&self.fences).insert(name.to_owned(), fence.get());
             if last.is_some_and(|last| last >= fence.get()) {

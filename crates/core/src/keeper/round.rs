@@ -8,7 +8,8 @@ use tracing::warn;
 use super::{Done, FLIGHTS, PLACES};
 use crate::{
     Claim, ClaimId, Leasing, Liveness, Moment,
-    core::Core,
+    calls::InFlight,
+    core::{Core, Ending},
     parting::{jittered, settle, within},
     seat::{Phase, Seat},
 };
@@ -29,6 +30,7 @@ pub(super) struct Asked {
     pub(super) seat: Arc<Seat>,
     /// What it was when the renewal was sent: the store keeps a hold for its ttl from then on, a place more briefly.
     pub(super) phase: Phase,
+    pub(super) call: InFlight,
 }
 
 impl Kept {
@@ -47,16 +49,21 @@ impl Kept {
             let deadline = seat.deadline();
             if deadline > now {
                 self.next_lapse = self.next_lapse.min(deadline);
-            } else if phase == Phase::Held && seat.lapse(now) {
-                warn!(claim = ?seat.id, "not confirmed in time: lost");
+            } else if phase == Phase::Held {
+                // Unless its holder has noticed just now.
+                if seat.lapse(now) {
+                    warn!(claim = ?seat.id, "not confirmed in time: lost");
+                    self.core.end_hold(seat, Ending::RanOut);
+                }
                 continue;
             }
             if due || places_due && seat.is_brief() {
                 let claim = seat.claim();
                 // A lease that the store ends is never renewed; one that we end hangs from the session.
                 let is_kept = self.core.profile.lease == Leasing::Kept;
-                if phase == Phase::Waiting || is_kept || claim.lease.is_none() {
-                    asked.push(Asked { seat: seat.clone(), phase });
+                let is_renewed = phase == Phase::Waiting || is_kept || claim.lease.is_none();
+                if is_renewed && let Some(call) = InFlight::new(seat, self.late(now)) {
+                    asked.push(Asked { seat: seat.clone(), phase, call });
                     claims.push(claim);
                 }
             }
@@ -78,10 +85,17 @@ impl Kept {
     pub(super) fn look(&mut self, now: Moment, id: ClaimId, jobs: &mut JoinSet<Done>) {
         let Some(seat) = self.seat(id) else { return };
         let phase = seat.phase();
-        if matches!(phase, Phase::Waiting | Phase::Held) {
+        if matches!(phase, Phase::Waiting | Phase::Held)
+            && let Some(call) = InFlight::new(&seat, self.late(now))
+        {
             let claims: Arc<[Arc<Claim>]> = [seat.claim()].into();
-            self.ask(now, self.core.pace(), vec![Asked { seat, phase }], claims, jobs);
+            self.ask(now, self.core.pace(), vec![Asked { seat, phase, call }], claims, jobs);
         }
+    }
+
+    /// When a renewal that is sent now has arrived for certain, or never will: it is given up after a ttl, and may arrive a ttl later.
+    fn late(&self, now: Moment) -> Moment {
+        now + self.core.pace() * 2
     }
 
     fn round(
