@@ -77,8 +77,11 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Carries a request out and gives the answer. An error that the server answered is an error here.
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static;
 
-    /// Which connection [calls](Lane::Calls) for `slot` go over now; 0 if there is none. Cheap.
-    fn wire(&self, slot: Slot) -> u64;
+    /// The same, and which connection the answer came over.
+    fn send_named(&self, request: Request) -> impl Future<Output = Result<(Value, u64)>> + Send + 'static;
+
+    /// The address of the server that this connection for `slot` leads to, while it lives.
+    fn server(&self, slot: Slot, wire: u64) -> Option<Arc<str>>;
 
     /// Carries a request out over that connection. `None`: it was not, there or anywhere.
     fn send_over(

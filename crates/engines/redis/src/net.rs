@@ -115,7 +115,8 @@ impl fmt::Debug for Network {
 }
 
 impl Shared {
-    async fn send(&self, request: &Request) -> Result<Value> {
+    /// The answer, and which connection it came over.
+    async fn send(&self, request: &Request) -> Result<(Value, u64)> {
         let mut trace = Trace::default();
         let answer = within(
             request.patience,
@@ -130,7 +131,7 @@ impl Shared {
         )
         .await;
         match answer {
-            Ok(answer) => answer,
+            Ok(answer) => answer.map(|answer| (answer, trace.answered)),
             Err(_) => Err(self.give_up(trace, request.patience)),
         }
     }
@@ -216,11 +217,16 @@ impl Shared {
 impl Driver for Network {
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
         let shared = Arc::clone(&self.shared);
+        async move { shared.send(&request).await.map(|(answer, _)| answer) }
+    }
+
+    fn send_named(&self, request: Request) -> impl Future<Output = Result<(Value, u64)>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
         async move { shared.send(&request).await }
     }
 
-    fn wire(&self, slot: Slot) -> u64 {
-        self.shared.route.known(slot).map_or(0, |site| site.link(Lane::Calls, slot).wire())
+    fn server(&self, slot: Slot, wire: u64) -> Option<Arc<str>> {
+        Some(Arc::clone(self.shared.route.over(slot, wire)?.wire.address()))
     }
 
     fn send_over(

@@ -64,11 +64,10 @@ pub(super) async fn quick(
     over: Option<u64>,
     trace: &mut Trace,
 ) -> Option<Result<Value>> {
-    let site = route.ready(request.slot)?;
-    let mut live = site.link(request.lane, request.slot).fresh()?;
-    if over.is_some_and(|over| over != live.wire.id()) {
-        return None;
-    }
+    let mut live = match over {
+        None => route.ready(request.slot)?.link(request.lane, request.slot).fresh()?,
+        Some(wire) => route.over(request.slot, wire)?,
+    };
     if let Some(young) = live.wire.is_too_young(request.age) {
         return Some(Err(young));
     }
@@ -76,6 +75,7 @@ pub(super) async fn quick(
     trace.awaited = Some(live.wire);
     let answer = live.connection.send_packed_command(&request.cmd).await;
     let wire = trace.awaited.take()?;
+    trace.answered = wire.id();
     match answer {
         Ok(_) if wire.is_poisoned() => Some(Err(disorder(&wire))),
         Ok(Value::ServerError(error)) => match Verdict::of(Value::ServerError(error), wire.address()) {
@@ -201,6 +201,7 @@ impl Load<'_> {
             }
         };
         trace.awaited = None;
+        trace.answered = live.wire.id();
         let answers = match believe(answers, live, writes) {
             Ok(Some(answers)) => answers,
             Ok(None) => return Ok(false),

@@ -136,14 +136,6 @@ impl Link {
         !matches!(&*self.state(), State::Down { .. })
     }
 
-    /// Which connection there is now; 0 if none.
-    pub(super) fn wire(&self) -> u64 {
-        match &*self.state() {
-            State::Up(live) => live.wire.id(),
-            _ => 0,
-        }
-    }
-
     /// Whether messages to `channel` arrive on the connection that there is now.
     pub(super) fn hears(&self, channel: &str) -> bool {
         match &*self.state() {

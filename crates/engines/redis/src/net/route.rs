@@ -6,7 +6,7 @@ use bramah_core::Result;
 
 use super::{
     cluster::Cluster,
-    link::{Hub, Link, Place},
+    link::{Hub, Link, Live, Place},
     trace::Trace,
 };
 use crate::driver::{Lane, Node, Slot};
@@ -74,6 +74,14 @@ impl Route {
             Self::One(site) => Some(Arc::clone(site)),
             Self::Cluster(cluster) => cluster.ready(slot),
         }
+    }
+
+    /// The connection for calls of a slot with this number, while it lives. A node that a server has sent us to for once
+    /// may have answered over it.
+    pub(super) fn over(&self, slot: Slot, wire: u64) -> Option<Live> {
+        let with =
+            |site: &Arc<Site>| site.link(Lane::Calls, slot).now().filter(|live| live.wire.id() == wire);
+        self.known(slot).as_ref().and_then(with).or_else(|| self.known_sites().iter().find_map(with))
     }
 
     /// The node of a slot.

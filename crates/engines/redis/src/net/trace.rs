@@ -13,6 +13,8 @@ pub(super) struct Trace {
     pub(super) last: Option<Error>,
     /// Where an answer is awaited.
     pub(super) awaited: Option<Arc<Wire>>,
+    /// The connection that the last answer came over; 0 before there was one.
+    pub(super) answered: u64,
     /// The server does not know the script.
     pub(super) load: bool,
 }
