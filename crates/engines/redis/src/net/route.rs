@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bramah_core::Result;
+use bramah_core::{Error, Result};
 
 use super::{
     cluster::Cluster,
@@ -56,7 +56,7 @@ pub(super) enum Route {
     /// One node for everything: a fixed one, or the master of a service.
     One(Arc<Site>),
     /// Masters that share the slots.
-    Cluster(Box<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Route {
@@ -93,10 +93,10 @@ impl Route {
     }
 
     /// Every node that has keys.
-    pub(super) async fn sites(&self, trace: &mut Trace) -> Result<Vec<Arc<Site>>> {
+    pub(super) async fn sites(&self) -> Result<Vec<Arc<Site>>> {
         match self {
             Self::One(site) => Ok(vec![Arc::clone(site)]),
-            Self::Cluster(cluster) => Box::pin(cluster.masters(trace)).await,
+            Self::Cluster(cluster) => Box::pin(cluster.masters()).await,
         }
     }
 
@@ -129,6 +129,14 @@ impl Route {
         match self {
             Self::One(_) => {}
             Self::Cluster(cluster) => cluster.doubt(),
+        }
+    }
+
+    /// Why it cannot be found out who has a slot, if so.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        match self {
+            Self::One(_) => None,
+            Self::Cluster(cluster) => cluster.trouble(),
         }
     }
 
