@@ -28,6 +28,7 @@ use crate::{
     config::{Layout, Replicas, Restart},
     driver::{Driver, Request, Slot},
     ears::{Ears, Grant, Watch},
+    exits::Exits,
     hints::Hints,
     layout::{Entry, Item, Place, Scheme, Way, redisson::Form},
     preflight, renewal, text,
@@ -49,6 +50,8 @@ pub(crate) struct Protocol<D> {
     stamps: Box<[Stamp]>,
     /// Where others wait, as far as is known.
     lines: Hints,
+    /// Those who leave.
+    pub(crate) exits: Exits,
     /// Whether the server was found fit.
     pub(crate) examined: AtomicBool,
     /// The most replicas that each master was seen with, by its address.
@@ -112,6 +115,7 @@ impl<D: Driver> Protocol<D> {
             sessions: Mutex::default(),
             stamps: (0..slots).map(|_| Stamp::default()).collect(),
             lines: Hints::default(),
+            exits: Exits::default(),
             examined: AtomicBool::new(false),
             replicas_seen: Mutex::default(),
         }
