@@ -37,6 +37,8 @@ pub enum Loss {
     Kill,
     /// Silence. The connection stays, what is sent on it still arrives, and nothing comes back any more.
     Stall,
+    /// The answer itself arrives, and the end of the connection in the same packet. What is sent later does not arrive.
+    HangUp,
 }
 
 /// What has passed so far.
@@ -121,6 +123,17 @@ impl Proxy {
         self.weather.change(|sky| sky.refuse = refuse);
     }
 
+    /// Leads new connections to another server from now on. Those that live stay where they are.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be read.
+    pub fn redirect(&self, address: &str) -> Result<(), String> {
+        let server = address.parse().map_err(|why| format!("a proxy to {address}: {why}"))?;
+        self.weather.change(|sky| sky.server = Some(server));
+        Ok(())
+    }
+
     /// Resets all live connections, on both sides, and waits until they are gone. What was held is lost.
     pub fn sever(&self) {
         self.weather.sever();
@@ -181,7 +194,8 @@ fn accept(listener: &TcpListener, server: SocketAddr, weather: &Arc<Weather>) {
             return;
         }
         let Ok(client) = client else { continue };
-        let there = if refuse { None } else { TcpStream::connect(server).ok() };
+        let there =
+            if refuse { None } else { TcpStream::connect(weather.redirected().unwrap_or(server)).ok() };
         match there {
             Some(there) => Link::start(client, there, weather),
             None => {

@@ -116,6 +116,31 @@ fn a_killed_bramah_takes_its_command_along_before_the_next_one_has_the_lock() {
 }
 
 #[test]
+fn a_signal_ends_a_waiting_run_which_takes_its_place_out_of_the_line() {
+    let shop = Shop::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut holder = shop.hold("a", &[]);
+        let mut told = shop.start(&["run", "a", "--", "true"]);
+        shop.waits("a", &told);
+        let mut next = shop.start(&["run", "a", "--", "echo", "next"]);
+        until("a line of two", || (shop.lock("a")["waiters"].as_array()?.len() == 2).then_some(()));
+        told.signal(signal);
+        assert_eq!(told.code(), 128 + signal.as_raw());
+        let waiters = shop.lock("a")["waiters"].clone();
+        assert_eq!(waiters.as_array().unwrap().len(), 1, "{waiters}");
+        assert_eq!(waiters[0]["pid"], next.pid());
+        let sessions = shop.redis.cli(&["KEYS", "bramah:session:*"]).unwrap();
+        assert_eq!(sessions.lines().count(), 2, "the session is closed: {sessions}");
+        let released = Instant::now();
+        holder.let_go();
+        assert_eq!(next.line(), "next");
+        // A place that is left behind keeps a lock for five seconds.
+        assert!(released.elapsed() < Duration::from_secs(4), "{:?}", released.elapsed());
+        assert_eq!((holder.code(), next.code()), (0, 0));
+    }
+}
+
+#[test]
 fn a_run_frozen_past_its_ttl_ends_with_79_while_the_next_one_holds() {
     let shop = Shop::new();
     let holder = shop.hold("a", &["--ttl", "1s"]);

@@ -10,7 +10,8 @@
 //!   ASK, TRYAGAIN, LOADING, BUSY, CLUSTERDOWN, MASTERDOWN, READONLY, NOSCRIPT).
 //! - Requests of one [lane](Lane) and one slot go over one connection in the order in which they were first polled, as
 //!   long as that connection lives.
-//! - Every future ends by itself within the request's patience, and needs no runtime to be made.
+//! - Every future ends by itself within the request's patience, and needs no runtime, to be made or to be polled.
+//! - Connections live on no caller's runtime: one that is blocked or has ended holds up nobody else.
 //! - What the server pushes reaches the [`Ear`] in the order it came. When a connection that has been listened on ends,
 //!   moves or loses a subscription, the ear hears [`Push::Broken`], and [`Driver::is_listening`] is false until somebody
 //!   listens again.
@@ -28,9 +29,9 @@ pub(crate) type Slot = u16;
 /// Which connection a request goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// What callers ask, on the runtime of the one who asks first.
+    /// What callers ask.
     Calls,
-    /// What the keeper asks, on its own: a blocked or busy executor does not hold up a renewal.
+    /// What the keeper asks, over a connection of its own: a renewal waits behind no call.
     Keep,
 }
 
@@ -77,8 +78,11 @@ pub(crate) trait Driver: Send + Sync + 'static {
     /// Carries a request out and gives the answer. An error that the server answered is an error here.
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static;
 
-    /// Which connection [calls](Lane::Calls) for `slot` go over now; 0 if there is none. Cheap.
-    fn wire(&self, slot: Slot) -> u64;
+    /// The same, and which connection the answer came over.
+    fn send_named(&self, request: Request) -> impl Future<Output = Result<(Value, u64)>> + Send + 'static;
+
+    /// The address of the server that this connection for `slot` leads to, while it lives.
+    fn server(&self, slot: Slot, wire: u64) -> Option<Arc<str>>;
 
     /// Carries a request out over that connection. `None`: it was not, there or anywhere.
     fn send_over(

@@ -1,6 +1,14 @@
 //! The engine that core sees.
 
-use std::{fmt, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    os::fd::OwnedFd,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use bramah_core::{
     Claim, Engine, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope, SessionId, Standing,
@@ -19,7 +27,8 @@ use crate::{
 
 /// Locks on Redis or Valkey. Clones share their connections.
 ///
-/// Connections are made when they are needed, on the runtime that needs them, and made again when they break.
+/// Connections are made when they are needed and made again when they break. They live on a thread that all engines of this
+/// kind in a process share, so neither a blocked nor an ended runtime of a caller holds them up.
 #[derive(Clone)]
 pub struct Redis(pub(crate) Arc<Protocol<Network>>);
 
@@ -117,7 +126,16 @@ impl Engine for Redis {
 
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         let protocol = self.0.clone();
-        Reply::later(async move { protocol.withdraw(claim, exit).await })
+        let mut leaving = Reply::later(async move {
+            let _turn = protocol.exits.turn().await;
+            // Apart, so that one that waits for its turn is small: there may be very many.
+            Box::pin(protocol.withdraw(claim, exit)).await
+        });
+        // It is queued before whatever this caller asks next, also when nobody waits for the answer.
+        match Pin::new(&mut leaving).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Reply::now(answer),
+            Poll::Pending => leaving,
+        }
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {

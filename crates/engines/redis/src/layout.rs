@@ -390,6 +390,13 @@ impl Scheme {
         self.plainly(place, cmd, patience)
     }
 
+    /// A write beside the lock that leaves nothing behind.
+    pub(crate) fn touch(&self, place: &Place, patience: Duration) -> Request {
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(self.beside_in(place.slot, "session:touch")).arg("").arg("PX").arg(1);
+        self.plainly(place, cmd, patience)
+    }
+
     /// A command for one key beside the locks.
     pub(crate) fn plainly(&self, place: &Place, cmd: Cmd, patience: Duration) -> Request {
         Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: None, track: false, age: None }

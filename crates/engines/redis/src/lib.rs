@@ -53,6 +53,7 @@ mod driver;
 mod ears;
 mod engine;
 mod error;
+mod exits;
 mod hints;
 mod layout;
 mod net;

@@ -1,7 +1,8 @@
 //! The driver over real servers.
 //!
 //! A [`Network`] knows by its [route](route) which node has a slot. A node has [links](link), each a place for one
-//! connection, which is [dialled](dial) when somebody needs it and watched over by its [wire](wire) until it ends.
+//! connection, which is [dialled](dial) when somebody needs it and watched over by its [wire](wire) until it ends. All
+//! connections live on a thread of their own: callers' runtimes end, or are blocked.
 //! [`carry`] sends, and sends again what was [provably](verdict) not carried out.
 
 mod carry;
@@ -15,6 +16,7 @@ pub(crate) mod slot;
 mod tests;
 mod tls;
 mod trace;
+mod traffic;
 mod verdict;
 mod watch;
 mod wire;
@@ -39,14 +41,16 @@ use self::{
     route::{Route, Site},
     sentinel::Sentinels,
     trace::Trace,
-    within::within,
 };
 use crate::{
     config::{Address, Config, Restart, Topology},
     driver::{Driver, Ear, Lane, Node, Request, Slot},
 };
 
-pub(crate) use self::link::Peers;
+pub(crate) use self::{link::Peers, within::within};
+
+/// Whose thread the connections live on: see [`Office`](bramah_remote::Office).
+const OFFICE: &str = "redis";
 
 /// How long the farewell to a channel may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -70,7 +74,7 @@ impl Network {
     /// The same to a server that is to be another one than those of its peers.
     pub(crate) fn among(config: &Config, ear: Weak<dyn Ear>, peers: Arc<Peers>) -> Result<Self> {
         config.check()?;
-        let dialer = Dialer::to_data(config);
+        let dialer = Arc::new(Dialer::to_data(config)?);
         dialer.check()?;
         let hub = Arc::new(Hub {
             dialer,
@@ -84,13 +88,13 @@ impl Network {
                 Route::One(Site::new(&hub, &place, address.to_string().into(), config.connections))
             }
             Topology::Sentinel { sentinels, service, .. } => {
-                let dialer = Dialer::to_sentinels(config);
+                let dialer = Dialer::to_sentinels(config)?;
                 dialer.check()?;
                 let place = Place::Service(Sentinels::new(dialer, service, sentinels));
                 Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))
             }
             Topology::Cluster(seeds) => {
-                Route::Cluster(Box::new(Cluster::new(&hub, seeds, config.connections)))
+                Route::Cluster(Arc::new(Cluster::new(&hub, seeds, config.connections)))
             }
         };
         Ok(Self { shared: Arc::new(Shared { hub, route }) })
@@ -115,7 +119,8 @@ impl fmt::Debug for Network {
 }
 
 impl Shared {
-    async fn send(&self, request: &Request) -> Result<Value> {
+    /// The answer, and which connection it came over.
+    async fn send(&self, request: &Request) -> Result<(Value, u64)> {
         let mut trace = Trace::default();
         let answer = within(
             request.patience,
@@ -130,7 +135,7 @@ impl Shared {
         )
         .await;
         match answer {
-            Ok(answer) => answer,
+            Ok(answer) => answer.map(|answer| (answer, trace.answered)),
             Err(_) => Err(self.give_up(trace, request.patience)),
         }
     }
@@ -153,8 +158,9 @@ impl Shared {
     }
 
     /// Patience has ended. Perhaps another node should have been asked.
-    fn give_up(&self, trace: Trace, patience: Duration) -> Error {
+    fn give_up(&self, mut trace: Trace, patience: Duration) -> Error {
         self.route.doubt();
+        trace.last = self.route.trouble().or(trace.last);
         trace.give_up(&self.route.name(), patience)
     }
 
@@ -216,11 +222,16 @@ impl Shared {
 impl Driver for Network {
     fn send(&self, request: Request) -> impl Future<Output = Result<Value>> + Send + 'static {
         let shared = Arc::clone(&self.shared);
+        async move { shared.send(&request).await.map(|(answer, _)| answer) }
+    }
+
+    fn send_named(&self, request: Request) -> impl Future<Output = Result<(Value, u64)>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
         async move { shared.send(&request).await }
     }
 
-    fn wire(&self, slot: Slot) -> u64 {
-        self.shared.route.known(slot).map_or(0, |site| site.link(Lane::Calls, slot).wire())
+    fn server(&self, slot: Slot, wire: u64) -> Option<Arc<str>> {
+        Some(Arc::clone(self.shared.route.over(slot, wire)?.wire.address()))
     }
 
     fn send_over(
@@ -324,11 +335,9 @@ impl Shared {
     }
 
     async fn sites(&self, patience: Duration) -> Result<Vec<Arc<Site>>> {
-        let mut trace = Trace::default();
-        let sites = within(patience, pin!(self.route.sites(&mut trace))).await;
-        match sites {
+        match within(patience, pin!(self.route.sites())).await {
             Ok(sites) => sites,
-            Err(_) => Err(self.give_up(trace, patience)),
+            Err(_) => Err(self.give_up(Trace::default(), patience)),
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     config::{Layout, Replicas, Restart},
     driver::{Driver, Request, Slot},
     ears::{Ears, Grant, Watch},
+    exits::Exits,
     hints::Hints,
     layout::{Entry, Item, Place, Scheme, Way, redisson::Form},
     preflight, renewal, text,
@@ -49,10 +50,12 @@ pub(crate) struct Protocol<D> {
     stamps: Box<[Stamp]>,
     /// Where others wait, as far as is known.
     lines: Hints,
+    /// Those who leave.
+    pub(crate) exits: Exits,
     /// Whether the server was found fit.
     pub(crate) examined: AtomicBool,
-    /// The most replicas that the master was seen with.
-    pub(crate) replicas_seen: AtomicU64,
+    /// The most replicas that each master was seen with, by its address.
+    pub(crate) replicas_seen: Mutex<HashMap<Arc<str>, u64>>,
 }
 
 /// A session of this process.
@@ -112,8 +115,9 @@ impl<D: Driver> Protocol<D> {
             sessions: Mutex::default(),
             stamps: (0..slots).map(|_| Stamp::default()).collect(),
             lines: Hints::default(),
+            exits: Exits::default(),
             examined: AtomicBool::new(false),
-            replicas_seen: AtomicU64::new(0),
+            replicas_seen: Mutex::default(),
         }
     }
 
@@ -261,15 +265,15 @@ impl<D: Driver> Protocol<D> {
             self.enter(item, others, patience).await
         };
         if let Some(watch) = &watch
-            && !matches!(answer, Ok(Answer::Watching { .. } | Answer::Queued { .. }))
+            && !matches!(answer, Ok((Answer::Watching { .. } | Answer::Queued { .. }, _)))
         {
             self.ears.unwatch(place.key.as_bytes(), watch.number);
         }
-        let answer = answer?;
+        let (answer, wire) = answer?;
         let standing = match answer {
             Answer::Held { fence, left } => {
                 if self.terms.replicas != Replicas::None {
-                    Box::pin(self.replicate(item, patience)).await?;
+                    Box::pin(self.replicate(item, wire, patience)).await?;
                 }
                 if self.scheme.form(&claim) == Form::Pool {
                     // There may be more to be had.
@@ -334,7 +338,13 @@ impl<D: Driver> Protocol<D> {
         }
     }
 
-    async fn enter(self: &Arc<Self>, item: Item<'_>, others: bool, patience: Duration) -> Result<Answer> {
+    /// Enters. The answer, and which connection it came over.
+    async fn enter(
+        self: &Arc<Self>,
+        item: Item<'_>,
+        others: bool,
+        patience: Duration,
+    ) -> Result<(Answer, u64)> {
         let Item { place, claim, .. } = item;
         let now = self.clock.now();
         let member = self.member(claim.id.session);
@@ -354,18 +364,19 @@ impl<D: Driver> Protocol<D> {
             if !self.driver.is_listening(place.slot, &channel) {
                 // Most locks are free: what has to be set up to wait is set up by who has to wait.
                 let request = enter(Wait::No, true);
-                let tried = Box::pin(self.driver.send(request)).await?;
+                let (tried, wire) = Box::pin(self.driver.send_named(request)).await?;
                 let answer = Answer::read(&tried, claim)?;
                 if !matches!(answer, Answer::Refused | Answer::Queued { .. }) {
-                    return Ok(answer);
+                    return Ok((answer, wire));
                 }
                 Box::pin(self.driver.listen(place.slot, channel, patience)).await?;
             }
         }
         if wait == Wait::No && self.terms.layout == Layout::Plain && !self.terms.fences {
             let request = self.scheme.set(item, patience);
-            if self.driver.send(Request { age, ..request }).await? == Value::Okay {
-                return Ok(Answer::Held { fence: None, left: claim.lease });
+            let (set, wire) = self.driver.send_named(Request { age, ..request }).await?;
+            if set == Value::Okay {
+                return Ok((Answer::Held { fence: None, left: claim.lease }, wire));
             }
             // It may be our own that is there: the script can tell.
         }
@@ -376,37 +387,33 @@ impl<D: Driver> Protocol<D> {
         {
             let request = enter(wait, false);
             if let Some(entered) = self.driver.send_over(wire, request).await {
-                return Answer::read(&entered?, claim);
+                return Ok((Answer::read(&entered?, claim)?, wire));
             }
         }
-        let wire = self.driver.wire(place.slot);
-        let request = enter(wait, true);
-        let entered = self.driver.send(request).await?;
-        // Only a grant was stamped; and it counts if it was surely answered over this connection.
+        let (entered, wire) = self.driver.send_named(enter(wait, true)).await?;
+        // Only a grant was stamped, and it counts for the connection that it was answered over.
         match (&entered, last) {
-            (Value::Int(_), Some(last)) if self.driver.wire(place.slot) == wire => {
-                last.set(self.clock.now(), wire);
-            }
+            (Value::Int(_), Some(last)) => last.set(self.clock.now(), wire),
             (_, Some(last)) => last.unset(now),
             _ => {}
         }
-        Answer::read(&entered, claim)
+        Ok((Answer::read(&entered, claim)?, wire))
     }
 
     /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
     /// again: a grant in between was pushed to nobody.
-    async fn question(&self, item: Item<'_>, patience: Duration) -> Result<Answer> {
+    async fn question(&self, item: Item<'_>, patience: Duration) -> Result<(Answer, u64)> {
         let Item { place, claim, .. } = item;
-        let asked = self.driver.send(self.scheme.ask(item, patience)).await?;
+        let (asked, wire) = self.driver.send_named(self.scheme.ask(item, patience)).await?;
         let answer = Answer::read(&asked, claim)?;
         let channel = self.scheme.channel(place.slot, claim.id.session);
         let is_placed = matches!(answer, Answer::Queued { .. }) && self.terms.layout == Layout::Native;
         if !is_placed || self.driver.is_listening(place.slot, &channel) {
-            return Ok(answer);
+            return Ok((answer, wire));
         }
         self.driver.listen(place.slot, channel.into(), patience).await?;
-        let asked = self.driver.send(self.scheme.ask(item, patience)).await?;
-        Answer::read(&asked, claim)
+        let (asked, wire) = self.driver.send_named(self.scheme.ask(item, patience)).await?;
+        Ok((Answer::read(&asked, claim)?, wire))
     }
 
     /// What a pushed grant of the claim would mean.

@@ -10,5 +10,5 @@ mod shelf;
 
 pub use aging::Aging;
 pub use flights::{Flight, Flights};
-pub use office::Office;
+pub use office::{Lent, Office};
 pub use shelf::{Shelf, Shelved};

@@ -2,8 +2,9 @@
 
 use std::{
     future::Future,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Mutex, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -11,7 +12,7 @@ use bramah_core::{Error, ErrorKind, Reply, Result, Wake, Woken};
 use tokio::{
     runtime::{Builder, EnterGuard, Handle},
     sync::oneshot,
-    task::JoinHandle,
+    task::{AbortHandle, JoinHandle},
     time::timeout,
 };
 
@@ -80,6 +81,16 @@ impl Office {
         Reply::later(async move { told.await.unwrap_or_else(|_| Err(ended(of))) })
     }
 
+    /// Has it done there for as long as the answer is waited for: it ends when what is returned here is dropped.
+    pub fn lend<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Lent<T> {
+        Lent { task: Waiting(self.runtime.spawn(work)), of: self.of }
+    }
+
+    /// Has it done there beside everything else, until it ends or is ended.
+    pub fn task(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.runtime.spawn(work).abort_handle()
+    }
+
     /// Has it done there beside everything else.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         drop(self.runtime.spawn(work));
@@ -101,10 +112,27 @@ impl Office {
     }
 }
 
-/// A task that ends with whoever waits for it.
-struct Waiting(JoinHandle<()>);
+/// The answer to work that ends when this is dropped.
+#[derive(Debug)]
+pub struct Lent<T> {
+    task: Waiting<Result<T>>,
+    of: &'static str,
+}
 
-impl Drop for Waiting {
+impl<T> Future for Lent<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        let of = self.of;
+        Pin::new(&mut self.task.0).poll(cx).map(|done| done.unwrap_or_else(|_| Err(ended(of))))
+    }
+}
+
+/// A task that ends with whoever waits for it.
+#[derive(Debug)]
+struct Waiting<T>(JoinHandle<T>);
+
+impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
         self.0.abort();
     }

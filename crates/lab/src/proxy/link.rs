@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_cork};
 
 use super::{
     Loss,
@@ -136,7 +136,7 @@ impl Link {
         let Piece::Bytes(bytes) = piece else { return self.end(Direction::Requests, &piece, weather) };
         match self.loss.get() {
             // It has been told that this is the end.
-            Some(Loss::Kill) => return swallowed(weather, &bytes),
+            Some(Loss::Kill | Loss::HangUp) => return swallowed(weather, &bytes),
             Some(Loss::Stall) => {}
             None => {
                 if let Some(loss) = weather.loss_of(&bytes) {
@@ -166,6 +166,7 @@ impl Link {
                 swallowed(weather, &bytes);
                 self.count_loss(weather);
             }
+            (Some(Loss::HangUp), piece) => self.hang_up(piece, weather),
             (Some(Loss::Kill), Piece::Bytes(bytes)) => swallowed(weather, &bytes),
             (Some(Loss::Kill), _) => {
                 self.count_loss(weather);
@@ -173,6 +174,21 @@ impl Link {
             }
             (Some(Loss::Stall), _) => {}
         }
+    }
+
+    /// Passes on one answer and ends the connection with it. Corked, so that whoever reads the answer sees the end too.
+    fn hang_up(&self, piece: Piece, weather: &Weather) {
+        if self.counted.load(Ordering::Relaxed) {
+            return;
+        }
+        self.count_loss(weather);
+        let _ = set_tcp_cork(&self.client, true);
+        if let Piece::Bytes(bytes) = piece {
+            self.deliver(&self.client, &bytes, weather);
+        }
+        // They fail only on a socket that has ended.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
     }
 
     fn count_loss(&self, weather: &Weather) {

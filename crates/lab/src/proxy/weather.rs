@@ -1,6 +1,7 @@
 //! What all connections of a proxy are subject to.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Instant,
 };
@@ -22,6 +23,8 @@ pub(super) struct Sky {
     pub(super) replies: Fault,
     pub(super) refuse: bool,
     pub(super) closing: bool,
+    /// Where new connections lead, if elsewhere than at first.
+    pub(super) server: Option<SocketAddr>,
     pub(super) losing: Option<(Loss, Predicate)>,
     pub(super) counts: Counts,
     pub(super) links: Vec<Arc<Link>>,
@@ -56,6 +59,11 @@ impl Weather {
     pub(super) fn door(&self) -> (bool, bool) {
         let sky = self.sky();
         (sky.closing, sky.refuse)
+    }
+
+    /// Where new connections lead, if elsewhere than at first.
+    pub(super) fn redirected(&self) -> Option<SocketAddr> {
+        self.sky().server
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -41,7 +41,7 @@ impl Grant {
         let [mut pause, longest] = PAUSES;
         let mut told = false;
         loop {
-            let failure = match signals.unless_told(attempt(plan, store, until)).await {
+            let failure = match attempt(plan, store, until, signals).await {
                 Err(failure) if failure.exit == Exit::Unreachable => failure,
                 done => return done,
             };
@@ -73,17 +73,26 @@ impl Grant {
     }
 }
 
-async fn attempt(plan: &Run, store: &Store, until: Moment) -> Result<Option<Grant>, Failure> {
-    let session = take::open(store, &plan.want, Keep::Process).await?;
-    let got = acquire(&session, plan, until).await;
+async fn attempt(
+    plan: &Run,
+    store: &Store,
+    until: Moment,
+    signals: &mut Signals,
+) -> Result<Option<Grant>, Failure> {
+    let session = signals.unless_told(take::open(store, &plan.want, Keep::Process)).await?;
+    let got = signals.unless_told(acquire(&session, plan, until)).await;
     match got {
         Ok(Some(guards)) => Ok(Some(Grant::Held(session, guards))),
         got => {
-            if matches!(got, Ok(None)) && plan.talk > Talk::Little && plan.busy_code != 0 {
-                take::tell_busy(&session, &plan.want).await;
-            }
-            // A place in line goes with the session.
-            cmd::close(&session).await;
+            // A place in line goes with the session, also when a signal ends us. A second signal does not wait for that.
+            let closing = async {
+                if matches!(got, Ok(None)) && plan.talk > Talk::Little && plan.busy_code != 0 {
+                    take::tell_busy(&session, &plan.want).await;
+                }
+                cmd::close(&session).await;
+                Ok(())
+            };
+            let _ = signals.unless_told(closing).await;
             got.map(|_| None)
         }
     }

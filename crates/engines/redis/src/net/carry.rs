@@ -9,7 +9,7 @@ use super::within::nap;
 use super::{
     link::Live,
     route::{Route, Site},
-    trace::Trace,
+    trace::{Awaited, Trace},
     verdict::Verdict,
     wire::Wire,
 };
@@ -64,18 +64,18 @@ pub(super) async fn quick(
     over: Option<u64>,
     trace: &mut Trace,
 ) -> Option<Result<Value>> {
-    let site = route.ready(request.slot)?;
-    let mut live = site.link(request.lane, request.slot).fresh()?;
-    if over.is_some_and(|over| over != live.wire.id()) {
-        return None;
-    }
+    let mut live = match over {
+        None => route.ready(request.slot)?.link(request.lane, request.slot).now()?,
+        Some(wire) => route.over(request.slot, wire)?,
+    };
     if let Some(young) = live.wire.is_too_young(request.age) {
         return Some(Err(young));
     }
-    let writes = live.wire.writes();
-    trace.awaited = Some(live.wire);
+    let writes = live.wire.traffic().writes();
+    trace.awaited = Some(Awaited::on(live.wire));
     let answer = live.connection.send_packed_command(&request.cmd).await;
-    let wire = trace.awaited.take()?;
+    let wire = trace.awaited.take()?.wire;
+    trace.answered = wire.id();
     match answer {
         Ok(_) if wire.is_poisoned() => Some(Err(disorder(&wire))),
         Ok(Value::ServerError(error)) => match Verdict::of(Value::ServerError(error), wire.address()) {
@@ -94,7 +94,7 @@ pub(super) async fn quick(
         Ok(value) => Some(Ok(value)),
         Err(error) => {
             wire.fall();
-            (wire.writes() != writes).then(|| Err(error::from_break(&error, wire.address())))
+            (wire.traffic().writes() != writes).then(|| Err(error::from_break(&error, wire.address())))
         }
     }
 }
@@ -188,8 +188,8 @@ impl Load<'_> {
             arm(live, trace).await?;
         }
         let mut connection = live.connection.clone();
-        let writes = live.wire.writes();
-        trace.awaited = Some(Arc::clone(&live.wire));
+        let writes = live.wire.traffic().writes();
+        trace.awaited = Some(Awaited::on(Arc::clone(&live.wire)));
         let answers = match &mut *items {
             [item] if item.is_bare() => {
                 connection.send_packed_command(item.cmd).await.map(|value| vec![value])
@@ -201,6 +201,7 @@ impl Load<'_> {
             }
         };
         trace.awaited = None;
+        trace.answered = live.wire.id();
         let answers = match believe(answers, live, writes) {
             Ok(Some(answers)) => answers,
             Ok(None) => return Ok(false),
@@ -352,8 +353,8 @@ async fn arm(live: &Live, trace: &mut Trace) -> Result<()> {
     // So that nobody else's command is the one that is tracked.
     pipeline.cmd("PING");
     let mut connection = live.connection.clone();
-    let writes = live.wire.writes();
-    trace.awaited = Some(Arc::clone(&live.wire));
+    let writes = live.wire.traffic().writes();
+    trace.awaited = Some(Awaited::on(Arc::clone(&live.wire)));
     let answers = connection.send_packed_commands(&pipeline, 0, 3).await;
     trace.awaited = None;
     // Not sent is as good as ended here: the request itself finds out.
@@ -374,7 +375,7 @@ fn believe(answers: Result<Vec<Value>, RedisError>, live: &Live, writes: u64) ->
         Ok(answers) => Ok(Some(answers)),
         Err(error) => {
             live.wire.fall();
-            if live.wire.writes() == writes {
+            if live.wire.traffic().writes() == writes {
                 Ok(None)
             } else {
                 Err(error::from_break(&error, live.wire.address()))

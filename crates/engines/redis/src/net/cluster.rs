@@ -8,6 +8,7 @@ use std::{
 };
 
 use bramah_core::{Error, ErrorKind, Moment, Result};
+use bramah_remote::Lent;
 use redis::Value;
 
 use super::within::{nap, within};
@@ -42,6 +43,8 @@ struct State {
     read: Option<Moment>,
     /// Who should know.
     source: Option<Address>,
+    /// Why it was not read the last time.
+    trouble: Option<Error>,
 }
 
 /// Who has which slots.
@@ -49,8 +52,14 @@ type Shares = Vec<(Slot, Slot, Address)>;
 
 impl Cluster {
     pub(super) fn new(hub: &Arc<Hub>, seeds: &[Address], connections: usize) -> Self {
-        let state =
-            State { sites: HashMap::new(), owners: Vec::new(), stale: None, read: None, source: None };
+        let state = State {
+            sites: HashMap::new(),
+            owners: Vec::new(),
+            stale: None,
+            read: None,
+            source: None,
+            trouble: None,
+        };
         Self {
             hub: Arc::clone(hub),
             connections,
@@ -80,13 +89,18 @@ impl Cluster {
         if state.stale.is_some_and(|due| due <= self.hub.clock.now()) { None } else { state.owner(slot) }
     }
 
+    /// Why the map could not be read the last time.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        self.state().trouble.clone()
+    }
+
     /// The owner of a slot; the map is read as often as it takes.
-    pub(super) async fn site(&self, slot: Slot, trace: &mut Trace) -> Result<Arc<Site>> {
+    pub(super) async fn site(self: &Arc<Self>, slot: Slot, trace: &mut Trace) -> Result<Arc<Site>> {
         loop {
             if let Some(site) = self.ready(slot) {
                 return Ok(site);
             }
-            self.read(trace).await?;
+            self.read().await?;
             let owner = self.known(slot);
             if let Some(site) = owner {
                 return Ok(site);
@@ -101,10 +115,10 @@ impl Cluster {
     }
 
     /// The masters that have slots.
-    pub(super) async fn masters(&self, trace: &mut Trace) -> Result<Vec<Arc<Site>>> {
+    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<Arc<Site>>> {
         self.state().stale = Some(Moment::from_ns(0));
         loop {
-            self.read(trace).await?;
+            self.read().await?;
             let mut masters: Vec<Arc<Site>> = Vec::new();
             for site in self.state().owners.iter().flatten() {
                 if !masters.iter().any(|known| Arc::ptr_eq(known, site)) {
@@ -161,9 +175,14 @@ impl Cluster {
         Arc::clone(state.sites.entry(address.clone()).or_insert_with(fresh))
     }
 
-    /// Reads the map, from whoever answers, unless somebody else just has.
-    async fn read(&self, trace: &mut Trace) -> Result<()> {
-        let asked = self.hub.clock.now();
+    /// Reads the map, from whoever answers, unless somebody else just has. On the thread of the connections: a caller whose
+    /// executor is blocked does not hold up the others.
+    fn read(self: &Arc<Self>) -> Lent<()> {
+        let (cluster, asked) = (Arc::clone(self), self.hub.clock.now());
+        self.hub.dialer.office().lend(async move { cluster.read_since(asked).await })
+    }
+
+    async fn read_since(&self, asked: Moment) -> Result<()> {
         let _reading = self.reading.lock().await;
         if self.state().read.is_some_and(|read| read > asked) {
             return Ok(());
@@ -177,7 +196,7 @@ impl Cluster {
                         self.adopt(shares, asked);
                         return Ok(());
                     }
-                    Err(error) if error.kind().is_transient() => trace.last = Some(error),
+                    Err(error) if error.kind().is_transient() => self.state().trouble = Some(error),
                     Err(error) => return Err(error),
                 }
             }
@@ -243,6 +262,7 @@ impl Cluster {
         }
         let mut state = self.state();
         state.read = Some(self.hub.clock.now());
+        state.trouble = None;
         // What was corrected while we read is still to be read.
         if state.stale.is_none_or(|due| due <= asked) {
             state.stale = None;

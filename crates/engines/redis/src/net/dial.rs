@@ -1,30 +1,23 @@
 //! A new connection: socket, TLS, greeting.
 
-use std::{
-    future::Future,
-    path::PathBuf,
-    pin::Pin,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use bramah_core::{Error, ErrorKind, Result};
+use bramah_remote::{Lent, Office};
 use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, Value, aio::MultiplexedConnection,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     task::AbortHandle,
 };
 
-use super::tls;
-use super::within::within;
+use super::{
+    tls,
+    traffic::{Counted, Traffic},
+    within::{nap, within},
+};
 use crate::{
     config::{Address, Config, Secret, Tls, Topology, read_password},
     error,
@@ -32,6 +25,9 @@ use crate::{
 
 /// How many requests may wait to be written.
 const QUEUE: usize = 4096;
+
+/// How long a server may say nothing before it is asked whether it is there.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// What every connection to servers of one kind starts with.
 pub(super) struct Dialer {
@@ -42,6 +38,7 @@ pub(super) struct Dialer {
     tls: Option<Tls>,
     client_name: Option<String>,
     timeout: Duration,
+    office: Office,
 }
 
 /// A fresh connection.
@@ -103,8 +100,8 @@ impl Drop for Task {
 }
 
 impl Dialer {
-    pub(super) fn to_data(config: &Config) -> Self {
-        Self {
+    pub(super) fn to_data(config: &Config) -> Result<Self> {
+        Ok(Self {
             user: config.user.clone(),
             password: config.password.clone(),
             password_file: config.password_file.clone(),
@@ -112,22 +109,28 @@ impl Dialer {
             tls: config.tls.clone(),
             client_name: config.client_name.clone(),
             timeout: config.connect_timeout,
-        }
+            office: Office::open(super::OFFICE)?,
+        })
     }
 
     /// The sentinels' own user and password; the rest is as for the data.
-    pub(super) fn to_sentinels(config: &Config) -> Self {
+    pub(super) fn to_sentinels(config: &Config) -> Result<Self> {
         let (user, password, password_file) = match &config.topology {
             Topology::Sentinel { user, password, password_file, .. } => {
                 (user.clone(), password.clone(), password_file.clone())
             }
             _ => (None, None, None),
         };
-        Self { user, password, password_file, database: 0, ..Self::to_data(config) }
+        Ok(Self { user, password, password_file, database: 0, ..Self::to_data(config)? })
     }
 
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// The thread that connections live on.
+    pub(super) fn office(&self) -> &Office {
+        &self.office
     }
 
     /// Whether the files that are named can be used, so that a wrong path is told at once.
@@ -139,14 +142,26 @@ impl Dialer {
     }
 
     /// Connects, greets and asks what the server is. `hear` gets every push, on the connection's own task, and is
-    /// dropped with it. `writes` counts attempts to write.
-    pub(super) async fn open(
+    /// dropped with it. `traffic` counts what is written and read.
+    ///
+    /// Done on the thread of the connections, where the connection stays: a caller's runtime may be blocked or end.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        address: &Address,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        traffic: Arc<Traffic>,
+    ) -> Lent<Line> {
+        let (dialer, address) = (Arc::clone(self), address.clone());
+        self.office.lend(async move { dialer.open_here(&address, hear, traffic).await })
+    }
+
+    async fn open_here(
         &self,
         address: &Address,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-        writes: Arc<AtomicU64>,
+        traffic: Arc<Traffic>,
     ) -> Result<Line> {
-        match within(self.timeout, pin!(self.try_open(address, hear, writes))).await {
+        match within(self.timeout, pin!(self.try_open(address, hear, traffic))).await {
             Ok(line) => line,
             Err(_) => {
                 let next = match self.tls {
@@ -166,7 +181,7 @@ impl Dialer {
         &self,
         address: &Address,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
-        writes: Arc<AtomicU64>,
+        traffic: Arc<Traffic>,
     ) -> Result<Line> {
         let refused = |error: std::io::Error| {
             let why = error::clean(&error.to_string());
@@ -179,10 +194,10 @@ impl Dialer {
         let socket = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(refused)?;
         socket.set_nodelay(true).map_err(refused)?;
         match &self.tls {
-            None => self.greet(address, Counted { stream: socket, writes }, hear).await,
+            None => self.greet(address, Counted { stream: socket, traffic }, hear).await,
             Some(tls) => {
                 let stream = tls::shake_hands(tls, address, socket).await?;
-                self.greet(address, Counted { stream, writes }, hear).await
+                self.greet(address, Counted { stream, traffic }, hear).await
             }
         }
     }
@@ -190,9 +205,10 @@ impl Dialer {
     async fn greet<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         address: &Address,
-        stream: S,
+        stream: Counted<S>,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Line> {
+        let traffic = Arc::clone(&stream.traffic);
         let settings = AsyncConnectionConfig::new()
             // Ours, by the request's patience.
             .set_response_timeout(None)
@@ -206,7 +222,15 @@ impl Dialer {
             MultiplexedConnection::new_with_config(&self.login()?, stream, settings)
                 .await
                 .map_err(|error| error::from_greeting(&error, &address.to_string()))?;
-        let task = Task(spawn(driver));
+        let alive = keep_looking(connection.clone(), Arc::clone(&traffic), self.timeout);
+        // At the end of either the connection is closed, and `hear` is dropped.
+        let task = Task(self.office.task(async move {
+            tokio::select! {
+                biased;
+                () = driver => {}
+                () = alive => {}
+            }
+        }));
         let mut greeting = redis::Pipeline::with_capacity(2);
         // HELLO says the role too, and unlike ROLE needs no permission.
         greeting.cmd("HELLO");
@@ -244,8 +268,22 @@ impl Dialer {
     }
 }
 
-fn spawn(driver: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-    tokio::spawn(driver).abort_handle()
+/// Asks a server that has said nothing for a while whether it is there. Ends when it is not: the other end of a connection
+/// may be gone without a word, and whoever only listens would never know.
+async fn keep_looking(mut connection: MultiplexedConnection, traffic: Arc<Traffic>, limit: Duration) {
+    loop {
+        let before = traffic.reads();
+        nap(QUIET).await;
+        if traffic.reads() != before {
+            continue;
+        }
+        // Any answer will do, a refusal too.
+        let ping = redis::cmd("PING");
+        let _ = within(limit, pin!(connection.send_packed_command(&ping))).await;
+        if traffic.reads() == before {
+            return;
+        }
+    }
 }
 
 /// A field of a map whose keys are texts.
@@ -264,40 +302,5 @@ pub(super) fn text(value: &Value) -> Option<&str> {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
-    }
-}
-
-/// A stream that counts how often it was written to. Counted before it is tried: what may have left has been counted.
-struct Counted<S> {
-    stream: S,
-    writes: Arc<AtomicU64>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        self.writes.fetch_add(1, Ordering::AcqRel);
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

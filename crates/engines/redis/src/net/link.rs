@@ -24,7 +24,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::fro
 
 /// What all links of a network share.
 pub(super) struct Hub {
-    pub(super) dialer: Dialer,
+    pub(super) dialer: Arc<Dialer>,
     pub(super) ear: Weak<dyn Ear>,
     pub(super) clock: Clock,
     /// Whether every server is asked who it is and how long it has run, and who the others are.
@@ -92,7 +92,7 @@ pub(super) struct Link {
 
 enum State {
     Down { failures: u32, until: Moment, error: Option<Error> },
-    Dialing { failures: u32, since: Moment, number: u64, waiters: Vec<oneshot::Sender<Result<Live>>> },
+    Dialing { failures: u32, waiters: Vec<oneshot::Sender<Result<Live>>> },
     Up(Live),
 }
 
@@ -120,28 +120,9 @@ impl Link {
         }
     }
 
-    /// The connection, if there is one now that was used a moment ago.
-    pub(super) fn fresh(&self) -> Option<Live> {
-        let live = self.now()?;
-        let now = self.hub.clock.now();
-        if live.wire.is_stale(now) {
-            return None;
-        }
-        live.wire.use_at(now);
-        Some(live)
-    }
-
     /// Whether there is a connection, or about to be.
     pub(super) fn is_live(&self) -> bool {
         !matches!(&*self.state(), State::Down { .. })
-    }
-
-    /// Which connection there is now; 0 if none.
-    pub(super) fn wire(&self) -> u64 {
-        match &*self.state() {
-            State::Up(live) => live.wire.id(),
-            _ => 0,
-        }
     }
 
     /// Whether messages to `channel` arrive on the connection that there is now.
@@ -152,32 +133,16 @@ impl Link {
         }
     }
 
-    /// The connection; if there is none, one attempt to make it, on this runtime, shared with everybody who asks.
-    ///
-    /// On a runtime of one thread that has been busy or at rest, the end of a connection is found out only when that
-    /// thread looks. So after a rest we let it look before we use the connection.
+    /// The connection; if there is none, one attempt to make it, shared with everybody who asks.
     pub(super) async fn live(self: &Arc<Self>) -> Result<Live, Trouble> {
-        let mut looked = false;
         loop {
             match self.step() {
-                Step::Ready(live) => {
-                    let now = self.hub.clock.now();
-                    if !looked && live.wire.is_stale(now) {
-                        looked = true;
-                        tokio::task::yield_now().await;
-                        continue;
-                    }
-                    live.wire.use_at(now);
-                    return Ok(live);
-                }
+                Step::Ready(live) => return Ok(live),
                 Step::Pause(trouble) => return Err(trouble),
                 Step::Wait(outcome) => match outcome.await {
-                    Ok(Ok(live)) => {
-                        live.wire.use_at(self.hub.clock.now());
-                        return Ok(live);
-                    }
+                    Ok(Ok(live)) => return Ok(live),
                     Ok(Err(error)) => return Err(Trouble { error, pause: Duration::ZERO }),
-                    // The runtime that dialled is gone. Ours is not.
+                    // The attempt was given up half-way.
                     Err(_) => {}
                 },
             }
@@ -197,28 +162,20 @@ impl Link {
                     _ => *failures,
                 }
             }
-            State::Dialing { failures, since, waiters, .. } => {
-                // A runtime that nobody drives any more never ends its attempt: then ours takes over.
-                let longest = self.hub.dialer.timeout() * 4 + Duration::from_secs(1);
-                if self.hub.clock.now().since(*since) < longest {
-                    let (tell, outcome) = oneshot::channel();
-                    // Those who gave up need no telling.
-                    waiters.retain(|waiter| !waiter.is_closed());
-                    waiters.push(tell);
-                    return Step::Wait(outcome);
-                }
-                *failures
+            State::Dialing { waiters, .. } => {
+                let (tell, outcome) = oneshot::channel();
+                // Those who gave up need no telling.
+                waiters.retain(|waiter| !waiter.is_closed());
+                waiters.push(tell);
+                return Step::Wait(outcome);
             }
         };
         let (tell, outcome) = oneshot::channel();
-        let number = fastrand::u64(..);
-        let since = self.hub.clock.now();
-        let before =
-            std::mem::replace(&mut *state, State::Dialing { failures, since, number, waiters: vec![tell] });
+        let before = std::mem::replace(&mut *state, State::Dialing { failures, waiters: vec![tell] });
         drop(state);
         drop(before);
-        let attempt = Attempt { link: Arc::clone(self), number };
-        tokio::spawn(async move {
+        let attempt = Attempt { link: Arc::clone(self) };
+        self.hub.dialer.office().spawn(async move {
             let outcome = attempt.link.dial().await;
             attempt.end(outcome);
         });
@@ -227,10 +184,10 @@ impl Link {
 
     async fn dial(self: &Arc<Self>) -> Result<Live> {
         let address = self.place.address().await?;
-        let (name, ear) = (address.to_string().into(), self.hub.ear.clone());
-        let wire = Wire::new(name, self.hub.clock.clone(), ear, Arc::downgrade(self));
+        let wire = Wire::new(address.to_string().into(), &self.hub, Arc::downgrade(self));
         let tap = Tap(Arc::clone(&wire));
-        let mut line = self.hub.dialer.open(&address, move |push| tap.hear(push), wire.counter()).await?;
+        let mut line =
+            self.hub.dialer.open(&address, move |push| tap.hear(push), Arc::clone(wire.traffic())).await?;
         if line.role.as_deref().is_some_and(|role| role != "master") {
             if let Place::Service(sentinels) = &self.place {
                 sentinels.doubt();
@@ -291,10 +248,9 @@ impl Drop for Link {
     }
 }
 
-/// One attempt to connect. Dropped without an outcome, with its runtime, it frees the link.
+/// One attempt to connect. Dropped without an outcome it frees the link.
 struct Attempt {
     link: Arc<Link>,
-    number: u64,
 }
 
 impl Attempt {
@@ -304,10 +260,7 @@ impl Attempt {
 
     fn settle(&self, outcome: Option<Result<Live>>) {
         let mut state = self.link.state();
-        let State::Dialing { failures, number, waiters, .. } = &mut *state else { return };
-        if *number != self.number {
-            return;
-        }
+        let State::Dialing { failures, waiters } = &mut *state else { return };
         let waiters = std::mem::take(waiters);
         let failures = *failures;
         *state = match &outcome {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bramah_core::Result;
+use bramah_core::{Error, Result};
 
 use super::{
     cluster::Cluster,
-    link::{Hub, Link, Place},
+    link::{Hub, Link, Live, Place},
     trace::Trace,
 };
 use crate::driver::{Lane, Node, Slot};
@@ -56,7 +56,7 @@ pub(super) enum Route {
     /// One node for everything: a fixed one, or the master of a service.
     One(Arc<Site>),
     /// Masters that share the slots.
-    Cluster(Box<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Route {
@@ -76,6 +76,14 @@ impl Route {
         }
     }
 
+    /// The connection for calls of a slot with this number, while it lives. A node that a server has sent us to for once
+    /// may have answered over it.
+    pub(super) fn over(&self, slot: Slot, wire: u64) -> Option<Live> {
+        let with =
+            |site: &Arc<Site>| site.link(Lane::Calls, slot).now().filter(|live| live.wire.id() == wire);
+        self.known(slot).as_ref().and_then(with).or_else(|| self.known_sites().iter().find_map(with))
+    }
+
     /// The node of a slot.
     pub(super) async fn site(&self, slot: Slot, trace: &mut Trace) -> Result<Arc<Site>> {
         match self {
@@ -85,10 +93,10 @@ impl Route {
     }
 
     /// Every node that has keys.
-    pub(super) async fn sites(&self, trace: &mut Trace) -> Result<Vec<Arc<Site>>> {
+    pub(super) async fn sites(&self) -> Result<Vec<Arc<Site>>> {
         match self {
             Self::One(site) => Ok(vec![Arc::clone(site)]),
-            Self::Cluster(cluster) => Box::pin(cluster.masters(trace)).await,
+            Self::Cluster(cluster) => Box::pin(cluster.masters()).await,
         }
     }
 
@@ -121,6 +129,14 @@ impl Route {
         match self {
             Self::One(_) => {}
             Self::Cluster(cluster) => cluster.doubt(),
+        }
+    }
+
+    /// Why it cannot be found out who has a slot, if so.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        match self {
+            Self::One(_) => None,
+            Self::Cluster(cluster) => cluster.trouble(),
         }
     }
 

@@ -12,7 +12,6 @@ use std::{
 use bramah_core::{Error, ErrorKind, Result};
 use redis::{Cmd, PushInfo, PushKind, Value};
 use tokio::{
-    runtime::Handle,
     sync::mpsc,
     task::{AbortHandle, JoinSet},
 };
@@ -58,8 +57,6 @@ impl Drop for Sentinels {
 struct Follower {
     link: Weak<Link>,
     address: Address,
-    /// Where the watch could run.
-    runtime: Option<Handle>,
 }
 
 impl Follower {
@@ -153,33 +150,22 @@ impl Sentinels {
         let mut state = self.state();
         let link = Arc::downgrade(link);
         state.followers.retain(|f| f.link.strong_count() > 0 && !f.link.ptr_eq(&link));
-        state.followers.push(Follower {
-            link,
-            address: address.clone(),
-            runtime: Handle::try_current().ok(),
-        });
+        state.followers.push(Follower { link, address: address.clone() });
         drop(state);
         self.watch();
     }
 
-    /// Sees to it that somebody watches, as long as there is anything to end and a runtime to do it on.
+    /// Sees to it that somebody watches, as long as there is anything to end.
     fn watch(self: &Arc<Self>) {
-        let runtime = {
+        let due = {
             let mut state = self.state();
-            if state.watched {
-                return;
-            }
-            let runtime = state
-                .followers
-                .iter_mut()
-                .filter(|f| f.is_live())
-                .find_map(|follower| follower.runtime.take());
-            state.watched = runtime.is_some();
-            runtime
+            let due = !state.watched && state.followers.iter().any(Follower::is_live);
+            state.watched |= due;
+            due
         };
-        if let Some(runtime) = runtime {
+        if due {
             let post = Post(Arc::downgrade(self));
-            let watch = runtime.spawn(async move { post.stand().await }).abort_handle();
+            let watch = self.dialer.office().task(async move { post.stand().await });
             self.state().watch = Some(watch);
         }
     }
@@ -205,7 +191,7 @@ impl Sentinels {
     }
 }
 
-async fn question(dialer: &Dialer, sentinel: &Address, cmd: &Cmd) -> Result<Value> {
+async fn question(dialer: &Arc<Dialer>, sentinel: &Address, cmd: &Cmd) -> Result<Value> {
     let mut line = dialer.open(sentinel, |_| (), Arc::default()).await?;
     let answer = tokio::time::timeout(dialer.timeout(), line.connection.send_packed_command(cmd)).await;
     match answer.map_err(|_| silent(sentinel))? {
@@ -220,7 +206,7 @@ fn silent(sentinel: &Address) -> Error {
     Error::new(ErrorKind::Unavailable, text)
 }
 
-async fn ask(dialer: &Dialer, sentinel: &Address, service: &str) -> Result<Address> {
+async fn ask(dialer: &Arc<Dialer>, sentinel: &Address, service: &str) -> Result<Address> {
     let mut line = dialer.open(sentinel, |_| (), Arc::default()).await?;
     locate(dialer, &mut line, sentinel, service).await
 }
@@ -267,7 +253,7 @@ async fn locate(dialer: &Dialer, line: &mut Line, sentinel: &Address, service: &
     }
 }
 
-/// Who watches for a change. Dropped, with its runtime or at its end, it lets another take over.
+/// Who watches for a change. At its end it lets another take over, for whom somebody may have come to follow meanwhile.
 struct Post(Weak<Sentinels>);
 
 impl Post {
@@ -296,7 +282,7 @@ impl Post {
     /// Listens at one sentinel for as long as it answers and somebody follows.
     async fn listen(
         &self,
-        dialer: &Dialer,
+        dialer: &Arc<Dialer>,
         sentinel: &Address,
         service: &str,
         known: &mut Option<Address>,

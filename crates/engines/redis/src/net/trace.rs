@@ -12,9 +12,24 @@ pub(super) struct Trace {
     /// The last reason to try again.
     pub(super) last: Option<Error>,
     /// Where an answer is awaited.
-    pub(super) awaited: Option<Arc<Wire>>,
+    pub(super) awaited: Option<Awaited>,
+    /// The connection that the last answer came over; 0 before there was one.
+    pub(super) answered: u64,
     /// The server does not know the script.
     pub(super) load: bool,
+}
+
+/// An answer that has not come yet.
+pub(super) struct Awaited {
+    pub(super) wire: Arc<Wire>,
+    /// How much had been read when it was asked for.
+    reads: u64,
+}
+
+impl Awaited {
+    pub(super) fn on(wire: Arc<Wire>) -> Self {
+        Self { reads: wire.traffic().reads(), wire }
+    }
 }
 
 impl Trace {
@@ -22,9 +37,8 @@ impl Trace {
     pub(super) fn give_up(self, whom: &str, patience: Duration) -> Error {
         // Nobody wants to read the third of a second to the nanosecond.
         let patience = Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
-        if let Some(wire) = self.awaited {
-            // A later answer means nothing any more, and a connection that is this slow is likely dead.
-            wire.fall();
+        if let Some(Awaited { wire, reads }) = self.awaited {
+            wire.suspect(reads, patience);
             return Error::new(
                 ErrorKind::Unavailable,
                 format!(

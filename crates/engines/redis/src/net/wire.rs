@@ -10,9 +10,15 @@ use std::{
 };
 
 use bramah_core::{Clock, Error, ErrorKind, Moment};
+use bramah_remote::Office;
 use redis::{PushInfo, PushKind, Value};
 
-use super::{dial::Task, link::Link};
+use super::{
+    dial::Task,
+    link::{Hub, Link},
+    traffic::Traffic,
+    within::nap,
+};
 use crate::driver::{Ear, Push};
 
 /// One connection from its greeting to its end.
@@ -23,15 +29,16 @@ pub(super) struct Wire {
     address: Arc<str>,
     ear: Weak<dyn Ear>,
     link: Weak<Link>,
-    writes: Arc<AtomicU64>,
+    traffic: Arc<Traffic>,
+    office: Office,
     clock: Clock,
     /// The latest moment at which the server can have started, if that was asked.
     born: OnceLock<Moment>,
-    /// When it was last used, in nanoseconds of the hub's clock.
-    used_ns: AtomicU64,
     down: AtomicBool,
     /// Answers can no longer be told apart, or come from a server that should not be asked: none counts.
     poisoned: AtomicBool,
+    /// Whether somebody waits to see if it is dead.
+    suspected: AtomicBool,
     heard: Mutex<Heard>,
     task: OnceLock<Task>,
 }
@@ -47,26 +54,27 @@ struct Heard {
     ignored: usize,
 }
 
-/// How long after its last use a connection is surely looked after: see [`Link::live`].
-const FRESH: Duration = Duration::from_millis(1);
+/// How long a connection with an unanswered request may be silent before it counts as dead.
+const SILENCE: Duration = Duration::from_millis(200);
 
 /// How many unwanted channels a connection may collect before a fresh one is better.
 const MOST_IGNORED: usize = 256;
 
 impl Wire {
-    pub(super) fn new(address: Arc<str>, clock: Clock, ear: Weak<dyn Ear>, link: Weak<Link>) -> Arc<Self> {
+    pub(super) fn new(address: Arc<str>, hub: &Hub, link: Weak<Link>) -> Arc<Self> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             id: MADE.fetch_add(1, Ordering::Relaxed) + 1,
             address,
-            ear,
+            ear: hub.ear.clone(),
             link,
-            writes: Arc::default(),
-            clock,
+            traffic: Arc::default(),
+            office: hub.dialer.office().clone(),
+            clock: hub.clock.clone(),
             born: OnceLock::new(),
-            used_ns: AtomicU64::new(0),
             down: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
+            suspected: AtomicBool::new(false),
             heard: Mutex::default(),
             task: OnceLock::new(),
         })
@@ -80,8 +88,8 @@ impl Wire {
         &self.address
     }
 
-    pub(super) fn counter(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.writes)
+    pub(super) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// The server behind it says that it has run for `uptime`, which it knows to the second: it may be one less.
@@ -102,20 +110,28 @@ impl Wire {
         })
     }
 
-    /// How often it was written to. A request that was queued after this number was read has not left as long as the
-    /// number has not changed.
-    pub(super) fn writes(&self) -> u64 {
-        self.writes.load(Ordering::Acquire)
-    }
-
-    /// Whether it was not used for so long that its end may have gone unseen.
-    pub(super) fn is_stale(&self, now: Moment) -> bool {
-        let used = Moment::from_ns(self.used_ns.load(Ordering::Relaxed));
-        now.since(used) > FRESH
-    }
-
-    pub(super) fn use_at(&self, now: Moment) {
-        self.used_ns.store(now.ns(), Ordering::Relaxed);
+    /// A request was not answered within its patience of `waited`; when it was sent, so much had been read. The connection
+    /// is shared, and a session with a short ttl is soon out of patience: it ends only if nothing at all came over it for
+    /// [`SILENCE`] or as long as the request waited, whichever is longer.
+    pub(super) fn suspect(self: &Arc<Self>, reads: u64, waited: Duration) {
+        if self.traffic.reads() != reads || self.is_down() {
+            return;
+        }
+        let left = SILENCE.saturating_sub(waited);
+        if left.is_zero() {
+            return self.fall();
+        }
+        if self.suspected.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let wire = Arc::clone(self);
+        self.office.spawn(async move {
+            nap(left).await;
+            wire.suspected.store(false, Ordering::Release);
+            if wire.traffic.reads() == reads {
+                wire.fall();
+            }
+        });
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -273,7 +289,7 @@ impl Wire {
     }
 }
 
-/// The connection's end of the wire. When its task is dropped, with its runtime or otherwise, this is too.
+/// The connection's end of the wire. When its task ends, this is dropped.
 pub(super) struct Tap(pub(super) Arc<Wire>);
 
 impl Tap {

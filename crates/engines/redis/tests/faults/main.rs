@@ -9,6 +9,7 @@ mod rig;
 mod apart;
 mod cluster;
 mod connections;
+mod dropped;
 mod fences;
 mod frozen;
 mod lost_replies;

@@ -1,7 +1,10 @@
 //! Grants that count only when replicas have them.
 
 use bramah_core::{ErrorKind, Release, Session};
-use bramah_lab::{Fault, Proxy, Redis as Server};
+use bramah_lab::{
+    Fault, Loss, Proxy, Redis as Server, Replicated, Signal,
+    servers::{self, Flavor},
+};
 
 use crate::rig::*;
 
@@ -158,4 +161,102 @@ async fn a_question_that_too_few_replicas_have_heard_of_does_not_cost_the_lock()
         close_all([a, b], &[&group.master]).await;
     })
     .await;
+}
+
+/// The flavors that are there. Redis 7.0 and later servers differ in what WAIT waits for on a new connection.
+fn flavors() -> Vec<Flavor> {
+    let has = |flavor: &Flavor| servers::get(*flavor).map_err(|why| servers::missing(*flavor, &why)).is_ok();
+    Flavor::REDIS.into_iter().filter(has).collect()
+}
+
+/// Has the proxy end the connection of the next claim together with its answer.
+fn hang_up_after_the_grant(proxy: &Proxy) {
+    let mut armed = true;
+    proxy.lose_replies_matching(Loss::HangUp, move |request| {
+        let has = |word: &[u8]| request.windows(word.len()).any(|part| part == word);
+        let claims = has(b"EVALSHA") && has(b"moved");
+        let hit = armed && claims;
+        armed &= !claims;
+        hit
+    });
+}
+
+/// A grant over a connection that has ended is not vouched for by another one.
+async fn no_grant_survives_its_connection(flavor: Flavor, layout: Layout, policy: &str, failover: bool) {
+    let [group, other] = [(); 2].map(|()| Replicated::start(flavor, 1).unwrap());
+    let proxy = Proxy::to(&group.master().address()).unwrap();
+    let url = layout.url(&format!("redis://{}?replicas={policy}", proxy.address()));
+    let session = open(&url, ms(6000)).await;
+    let lock = mutex(&session, "moved");
+    // The scripts are known, the connection is made, and the replica was seen.
+    drop(lock.try_lock().await.unwrap().expect("one replica has it"));
+    eventually("a free lock", PATIENCE, || match group.master().call(&["DBSIZE"])?.text().as_str() {
+        "0" => Err("nothing was written".into()),
+        _ if leftovers(group.master())?.iter().all(|key| key.starts_with("bramah:session:")) => Ok(()),
+        _ => Err("it is held".into()),
+    })
+    .await;
+    if failover {
+        proxy.redirect(&other.master().address()).unwrap();
+    } else {
+        group.replicas()[0].signal(Signal::STOP).unwrap();
+    }
+    hang_up_after_the_grant(&proxy);
+    let got = lock.try_lock().await;
+    assert_eq!(proxy.counts().lost, 1, "{flavor:?} {layout:?} {policy}: nothing happened to the grant");
+    let error = got.expect_err("a grant that no replica has");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let _ = session.close(PATIENCE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_grant_whose_connection_ends_before_the_replicas_are_asked_is_no_grant() {
+    for flavor in flavors() {
+        on_all(move |layout| async move {
+            for policy in ["any", "all"] {
+                no_grant_survives_its_connection(flavor, layout, policy, false).await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_grant_of_a_master_that_was_replaced_behind_its_address_is_no_grant() {
+    for flavor in flavors() {
+        on_all(move |layout| async move {
+            for policy in ["any", "all"] {
+                no_grant_survives_its_connection(flavor, layout, policy, true).await;
+            }
+        })
+        .await;
+    }
+}
+
+/// A question about a claim with a lease may write nothing, and on a new connection WAIT waits for nothing then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_question_over_a_new_connection_does_not_take_frozen_replicas_at_their_word() {
+    for flavor in flavors() {
+        let group = Replicated::start(flavor, 1).unwrap();
+        let proxy = Proxy::to(&group.master().address()).unwrap();
+        let a = open(&format!("redis://{}?replicas=any", proxy.address()), ms(2400)).await;
+        let b = open(&group.master().url(), ms(2400)).await;
+        let held = mutex(&a, "leased").lease(PATIENCE).lock().await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = mutex(&b, "leased");
+            async move { lock.lock().await }
+        });
+        await_line(group.master(), Layout::Native, "leased", 2).await;
+        assert!(held.confirm().await.unwrap());
+        group.replicas()[0].signal(Signal::STOP).unwrap();
+        proxy.sever();
+        for _ in 0..3 {
+            let error = held.confirm().await.expect_err("no replica was heard of");
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{flavor:?}: {error}");
+        }
+        group.replicas()[0].signal(Signal::CONT).unwrap();
+        assert_eq!(held.release().await, Release::Released);
+        assert_eq!(waiting.await.unwrap().unwrap().release().await, Release::Released);
+        close_all([a, b], &[group.master()]).await;
+    }
 }

@@ -111,3 +111,70 @@ async fn dropped_requests_do_not_shift_the_answers_of_others() {
         assert_eq!(get(&network, &["ECHO", &word]).await, word);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_out_of_patience_does_not_end_the_connection_of_the_others() {
+    let (_server, proxy, network, notes) = setup();
+    network.listen(0, "channel".into(), Duration::from_secs(5)).await.unwrap();
+    let wire = network.send_named(request(&["SET", "a", "1"])).await.unwrap().1;
+    for _ in 0..3 {
+        proxy.replies(Fault::Hold);
+        let sent = proxy.counts().requested;
+        let patient = tokio::spawn(network.send_named(request(&["GET", "a"])));
+        bramah_lab::until("the request", Duration::from_secs(5), || {
+            if proxy.counts().requested > sent { Ok(()) } else { Err("not sent".into()) }
+        })
+        .unwrap();
+        let hasty = Request { patience: Duration::from_millis(10), ..request(&["GET", "a"]) };
+        assert_eq!(network.send(hasty).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        proxy.replies(Fault::Pass);
+        let (value, over) = patient.await.unwrap().unwrap();
+        assert_eq!((text(&value).as_str(), over), ("1", wire));
+    }
+    assert!(network.is_listening(0, "channel"));
+    assert!(notes.take().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_answers_nobody_is_given_up_also_by_those_with_little_patience() {
+    let (_server, proxy, network, notes) = setup();
+    network.listen(0, "channel".into(), Duration::from_secs(5)).await.unwrap();
+    proxy.replies(Fault::Drop);
+    let hasty = Request { patience: Duration::from_millis(10), ..request(&["PING"]) };
+    assert_eq!(network.send(hasty).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(notes.at_least(1).await, ["broken"]);
+    assert!(!network.is_listening(0, "channel"));
+    proxy.replies(Fault::Pass);
+    network.send(request(&["PING"])).await.unwrap();
+}
+
+/// The other end may be gone without a word: whoever only listens has to ask.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_and_a_watch_whose_other_end_is_gone_without_a_word_are_noticed() {
+    let (_server, proxy, network, notes) = setup();
+    network.listen(0, "channel".into(), Duration::from_secs(5)).await.unwrap();
+    let watch = network.watch(b"locks:".to_vec(), Duration::from_secs(5)).await.unwrap();
+    proxy.requests(Fault::Drop);
+    proxy.replies(Fault::Drop);
+    // Twice the time that a server may be quiet, and what a connection may take.
+    let woken = tokio::time::timeout(Duration::from_secs(30), watch).await;
+    assert_eq!(woken.expect("a watch that nobody tells anything"), bramah_core::Woken::Ask);
+    for _ in 0..10 {
+        if !network.is_listening(0, "channel") {
+            break;
+        }
+        notes.at_least(1).await;
+    }
+    assert!(!network.is_listening(0, "channel"), "nobody tells us anything");
+}
+
+/// A quiet connection is not a dead one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quiet_connection_is_kept() {
+    let (server, _proxy, network, notes) = setup();
+    network.listen(0, "channel".into(), Duration::from_secs(5)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    assert!(network.is_listening(0, "channel"));
+    server.cli(&["PUBLISH", "channel", "hello"]).unwrap();
+    assert_eq!(notes.at_least(1).await, ["channel: hello"]);
+}

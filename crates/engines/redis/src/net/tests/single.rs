@@ -47,17 +47,23 @@ async fn a_killed_connection_is_replaced_at_the_next_request_and_heard_of_once()
     assert!(notes.take().is_empty());
 }
 
-/// The reader of a runtime that nobody drives sees the end of the connection only with the next request.
+/// Connections live on no caller's runtime.
 #[test]
-fn a_connection_that_ended_unseen_is_replaced_before_the_request_is_written() {
+fn the_end_of_a_connection_is_noticed_while_nobody_drives_the_runtime_that_asked_for_it() {
     let server = server();
-    let (network, _) = connect(&server.url());
+    let (network, notes) = connect(&server.url());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for round in 1..20 {
         runtime.block_on(async {
             assert_eq!(get(&network, &["INCR", "n"]).await, round.to_string());
+            network.listen(0, "channel".into(), PATIENCE).await.unwrap();
         });
-        server.cli(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+        server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+        bramah_lab::until("the end", PATIENCE, || match notes.take().len() {
+            0 => Err("nothing was heard".into()),
+            _ => Ok(()),
+        })
+        .unwrap();
     }
 }
 
@@ -168,24 +174,42 @@ async fn messages_arrive_until_the_channel_is_forgotten() {
 }
 
 #[test]
-fn a_connection_ends_with_its_runtime_and_the_next_runtime_makes_another() {
+fn a_connection_outlives_the_runtime_that_asked_for_it_and_what_was_asked_there() {
     let server = server();
     let (network, notes) = connect(&server.url());
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    for _ in 0..3 {
+    for round in 1..4 {
         let first = runtime();
         first.block_on(async {
             get(&network, &["SET", "a", "1"]).await;
             network.listen(0, "channel".into(), PATIENCE).await.unwrap();
         });
-        let waiting = first.spawn(network.send(request(&["BLPOP", "nothing", "0"])));
+        let waiting = first.spawn(network.send(request(&["BLPOP", "nothing", "0.2"])));
         drop(first);
         drop(waiting);
-        assert_eq!(notes.take(), ["broken"]);
-        assert!(!network.is_listening(0, "channel"));
+        assert!(notes.take().is_empty());
+        assert!(network.is_listening(0, "channel"));
+        let clients = server.cli(&["CLIENT", "LIST"]).unwrap();
+        assert_eq!(clients.matches(" name=bramah ").count(), 1, "{round}: {clients}");
     }
     runtime().block_on(async { assert_eq!(get(&network, &["GET", "a"]).await, "1") });
+}
+
+/// While one thread blocks the only runtime that has asked for anything, another is answered.
+#[test]
+fn a_blocked_runtime_holds_up_nobody_else() {
+    let server = server();
+    let (network, _) = connect(&server.url());
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime().block_on(async {
+        get(&network, &["SET", "a", "1"]).await;
+        let other = std::thread::spawn({
+            let network = Arc::clone(&network);
+            move || runtime().block_on(get(&network, &["GET", "a"]))
+        });
+        assert_eq!(other.join().unwrap(), "1");
+    });
 }
 
 #[tokio::test]
