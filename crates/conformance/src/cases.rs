@@ -14,6 +14,7 @@ pub(crate) mod peers;
 mod permits;
 mod reentrancy;
 mod refusals;
+mod secrets;
 mod shared;
 mod survey;
 mod wake;
@@ -39,6 +40,7 @@ pub fn all() -> Vec<Case> {
         names::cases(),
         survey::cases(),
         refusals::cases(),
+        secrets::cases(),
         peers::cases(),
     ];
     groups.into_iter().flatten().collect()

@@ -1,6 +1,6 @@
 //! The calls to the database.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bramah_core::{
     Asking, Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes,
@@ -34,10 +34,16 @@ pub(crate) const MANNERS: Manners = Manners {
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// A database, over connections to it.
-#[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) desk: Desk<MySqlConnection>,
     pub(crate) config: Config,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Connections have the password.
+        f.debug_struct("MySql").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Database {

@@ -1,6 +1,7 @@
 //! The calls to the database.
 
 use std::{
+    fmt,
     ops::RangeInclusive,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -14,10 +15,7 @@ use bramah_relational::{
     Answer, Base, Break, Desk, Footing, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
     whole_millis as millis,
 };
-use sqlx::{
-    PgConnection, Row,
-    postgres::{PgConnectOptions, PgRow},
-};
+use sqlx::{PgConnection, Row, postgres::PgRow};
 
 use crate::{
     config::Config,
@@ -40,14 +38,18 @@ pub(crate) const MANNERS: Manners = Manners {
 };
 
 /// A database, over connections to it.
-#[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) desk: Desk<PgConnection>,
     pub(crate) config: Config,
-    /// With which the listener connects, if there is to be one.
-    ear: Option<PgConnectOptions>,
     office: Office,
     listener: OnceLock<Listener>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Connections have the password, and the listener the ids of sessions.
+        f.debug_struct("Postgres").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Database {
@@ -56,7 +58,6 @@ impl Database {
         Self {
             desk: Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning),
             config: config.clone(),
-            ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
         }
@@ -73,10 +74,7 @@ impl Database {
 
     /// Whether what is said by NOTIFY reaches us, found out anew.
     pub(crate) async fn is_heard(&self) -> bool {
-        match &self.ear {
-            Some(options) => listener::hears(options, self.desk.calls()).await,
-            None => false,
-        }
+        self.config.listen && listener::hears(&self.config.options, self.desk.calls()).await
     }
 
     async fn standing(&self, claim: &Claim, text: String, patience: Duration) -> Result<Answer> {
@@ -93,7 +91,7 @@ impl Base for Database {
             order: Order::Fifo,
             fence: Fencing::Durable,
             liveness: Liveness::Lease,
-            wake: if self.ear.is_some() { Waking::Pushed } else { Waking::Polled },
+            wake: if self.config.listen { Waking::Pushed } else { Waking::Polled },
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
@@ -136,9 +134,9 @@ impl Base for Database {
         self.desk.call("SELECT bramah_sweep()".to_owned(), patience).await?;
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await?;
-        if let Some(options) = &self.ear {
+        if self.config.listen {
             let listener = self.listener.get_or_init(|| {
-                Listener::start(&self.office, options.clone(), self.desk.calls().clone(), wakes)
+                Listener::start(&self.office, self.config.options.clone(), self.desk.calls().clone(), wakes)
             });
             // One that cannot be heard now asks from time to time.
             let _ = tokio::time::timeout(patience, listener.attend(opening.session)).await;
