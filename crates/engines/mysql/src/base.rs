@@ -130,7 +130,9 @@ impl Base for Database {
     ) -> Result<()> {
         let text = format!("CALL bramah_open({}, {})", id(opening.session), quoted(&opening.about.encode()));
         self.desk.call(text, patience).await?;
-        self.desk.call("CALL bramah_sweep()".to_owned(), patience).await?;
+        if let Err(error) = self.desk.call("CALL bramah_sweep()".to_owned(), patience).await {
+            tracing::debug!(%error, "lines of the dead were not swept");
+        }
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await.map(drop)
     }
@@ -250,8 +252,7 @@ impl Base for Database {
     }
 
     async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {
-        let text = format!("DELETE FROM bramah_sessions WHERE session = {}", id(session));
-        self.desk.call(text, patience).await.map(drop)
+        self.desk.call(format!("CALL bramah_close({})", id(session)), patience).await.map(drop)
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {

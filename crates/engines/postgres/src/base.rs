@@ -77,6 +77,16 @@ impl Database {
         self.config.listen && listener::hears(&self.config.options, self.desk.calls()).await
     }
 
+    /// Clears lines in which somebody died a while ago, and whom nobody asks about: some of them, each in a transaction of its own,
+    /// so that none waits for one line while it has another.
+    async fn sweep(&self, patience: Duration) -> Result<()> {
+        let rows = self.desk.call("SELECT * FROM bramah_dead()".to_owned(), patience).await?;
+        for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
+            self.desk.call(format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
+        }
+        Ok(())
+    }
+
     async fn standing(&self, claim: &Claim, text: String, patience: Duration) -> Result<Answer> {
         let rows = self.desk.call(text, patience).await?;
         self.desk.read_first(&rows, |row| Reader(row).answer(claim))?
@@ -131,7 +141,9 @@ impl Base for Database {
     ) -> Result<()> {
         let about = quoted(&opening.about.encode());
         self.desk.call(format!("SELECT bramah_open({}, {about})", uuid(opening.session)), patience).await?;
-        self.desk.call("SELECT bramah_sweep()".to_owned(), patience).await?;
+        if let Err(error) = self.sweep(patience).await {
+            tracing::debug!(%error, "lines of the dead were not swept");
+        }
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await?;
         if self.config.listen {
@@ -233,15 +245,17 @@ impl Base for Database {
         self: Arc<Self>,
         session: SessionId,
         claims: Vec<Arc<Claim>>,
-        _span: RangeInclusive<u64>,
+        span: RangeInclusive<u64>,
         patience: Duration,
     ) -> Result<Vec<Renewed>> {
         let text = format!(
-            "SELECT * FROM bramah_renew({}, {}, {}, {})",
+            "SELECT * FROM bramah_renew({}, {}, {}, {}, {}, {})",
             uuid(session),
             array(claims.iter().map(|claim| claim.id.seq)),
             array(claims.iter().map(|claim| millis(claim.ttl))),
             array(claims.iter().map(|claim| millis(claim.kept()))),
+            span.start(),
+            span.end(),
         );
         let rows = self.desk.keep(text, patience).await?;
         self.desk.read(&rows, |row| Reader(row).renewed())
@@ -264,8 +278,7 @@ impl Base for Database {
         if let Some(listener) = self.listener.get() {
             listener.leave(session);
         }
-        let text = format!("DELETE FROM bramah_sessions WHERE session = {}", uuid(session));
-        self.desk.call(text, patience).await.map(drop)
+        self.desk.call(format!("SELECT bramah_close({})", uuid(session)), patience).await.map(drop)
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {
