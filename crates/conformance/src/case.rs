@@ -50,6 +50,8 @@ pub enum Need {
     KeptLeases,
     /// A store that a child process can reach.
     Children,
+    /// A store that is found by a URL.
+    Url,
     /// A store that can be restarted.
     Restart,
     /// Claims that outlive their process.
@@ -142,6 +144,7 @@ impl Need {
                 (profile.lease == Leasing::Kept, "the profile has leases that the store ends")
             }
             Self::Children => (target.address().is_some(), "the target has no address for a child process"),
+            Self::Url => (target.url().is_some(), "the target has no url"),
             Self::Leaving => (!target.is_bound(), "the store keeps nothing without its process"),
             Self::Restart => (target.restart().is_some(), "the target has no way to restart its store"),
         };

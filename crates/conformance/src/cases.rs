@@ -17,6 +17,7 @@ mod permits;
 mod recovery;
 mod reentrancy;
 mod refusals;
+mod secrets;
 mod shared;
 mod survey;
 mod trying;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Case> {
         names::cases(),
         survey::cases(),
         refusals::cases(),
+        secrets::cases(),
         peers::cases(),
     ];
     groups.into_iter().flatten().collect()

@@ -29,6 +29,7 @@ mod history;
 mod puppet;
 mod suite;
 mod target;
+mod trace;
 pub mod twist;
 pub mod world;
 

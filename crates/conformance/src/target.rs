@@ -8,6 +8,8 @@ use crate::Later;
 
 /// Gives a new engine on the store under test.
 pub(crate) type Connect = Arc<dyn Fn() -> Later<Result<Arc<dyn Engine>>> + Send + Sync>;
+/// Gives a new engine for a URL.
+pub(crate) type Dial = Arc<dyn Fn(String) -> Later<Result<Arc<dyn Engine>>> + Send + Sync>;
 /// Stops the store and starts it again.
 pub(crate) type Restart = Arc<dyn Fn() -> Later<Result<()>> + Send + Sync>;
 
@@ -16,6 +18,7 @@ pub(crate) type Restart = Arc<dyn Fn() -> Later<Result<()>> + Send + Sync>;
 pub struct Target {
     connect: Connect,
     address: Option<Arc<str>>,
+    dial: Option<Dial>,
     restart: Option<Restart>,
     is_bound: bool,
     pace: u32,
@@ -32,7 +35,14 @@ impl Target {
 
     /// A store that `connect` gives a new and independent client of, each time it is called.
     pub fn new(connect: impl Fn() -> Later<Result<Arc<dyn Engine>>> + Send + Sync + 'static) -> Self {
-        Self { connect: Arc::new(connect), address: None, restart: None, is_bound: false, pace: 1 }
+        Self {
+            connect: Arc::new(connect),
+            address: None,
+            dial: None,
+            restart: None,
+            is_bound: false,
+            pace: 1,
+        }
     }
 
     /// With an address at which a child process finds the same store: the function given to
@@ -40,6 +50,15 @@ impl Target {
     #[must_use]
     pub fn reachable_at(self, address: impl AsRef<str>) -> Self {
         Self { address: Some(address.as_ref().into()), ..self }
+    }
+
+    /// With a way to connect to another URL, where the address is one: cases about passwords change what it says.
+    #[must_use]
+    pub fn dialled_by(
+        self,
+        dial: impl Fn(String) -> Later<Result<Arc<dyn Engine>>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { dial: Some(Arc::new(dial)), ..self }
     }
 
     /// With a way to stop the store and start it again, with what it keeps. Cases that use it run alone.
@@ -72,6 +91,11 @@ impl Target {
         self.address.as_ref()
     }
 
+    /// The URL of the store, and how one is connected to.
+    pub(crate) fn url(&self) -> Option<(&Arc<str>, &Dial)> {
+        self.address.as_ref().zip(self.dial.as_ref())
+    }
+
     pub(crate) fn pace(&self) -> u32 {
         self.pace
     }
@@ -87,6 +111,7 @@ impl Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("address", &self.address).finish_non_exhaustive()
+        // The address may have a password in it.
+        f.debug_struct("Target").finish_non_exhaustive()
     }
 }

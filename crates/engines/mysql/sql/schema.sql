@@ -1,10 +1,10 @@
--- Bramah's locks: tables and procedures, version 1. Written by `bramah init`, which may be run again at any time. A line of
--- dashes ends a statement, for procedures have semicolons in them.
+-- Bramah's locks: tables and procedures, version 2. Written by `bramah init`, which may be run again at any time, and
+-- brings those of version 1 up to date. A line of dashes ends a statement, for procedures have semicolons in them.
 --
 -- A lock is a line of claims, a row each, in the order of their tickets. A claim is held when everything ahead of it, plus
 -- itself, fits the capacity. Every procedure that changes a line locks the stripe of its name first, and keeps it to the end of
--- its transaction, so that places become visible in order. A renewal locks no stripe, and rows by their tickets alone and in
--- their order, so that nothing waits in a circle.
+-- its transaction, so that places become visible in order. Nothing waits in a circle: a transaction locks one stripe, then rows of
+-- that name alone, in the order of their tickets. A renewal locks no stripe, and rows of many names, in the order of their tickets.
 -- SELECT * FROM bramah_locks shows who holds what.
 --
 -- Times are microseconds since 1970, of this server, in UTC. UTC_TIMESTAMP is read anew for each statement of a procedure
@@ -51,8 +51,24 @@ CREATE TABLE IF NOT EXISTS bramah_claims (
 CREATE TABLE IF NOT EXISTS bramah_sessions (
   session BINARY(16) NOT NULL PRIMARY KEY,
   about   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-  expires BIGINT NOT NULL
+  expires BIGINT NOT NULL,
+  KEY bramah_sessions_expires (expires)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+----
+-- Tables of version 1 have no such key.
+CREATE PROCEDURE bramah_upgrade() SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_there BOOLEAN;
+  SELECT COUNT(*) > 0 INTO v_there FROM information_schema.statistics
+   WHERE table_schema = DATABASE() AND table_name = 'bramah_sessions' AND index_name = 'bramah_sessions_expires';
+  IF NOT v_there THEN
+    CREATE INDEX bramah_sessions_expires ON bramah_sessions (expires);
+  END IF;
+END
+----
+CALL bramah_upgrade()
+----
+DROP PROCEDURE bramah_upgrade
 ----
 -- Names whose fences were raised above the tickets.
 CREATE TABLE IF NOT EXISTS bramah_floors (
@@ -112,29 +128,53 @@ BEGIN
   END IF;
 END
 ----
--- Takes out who is dead, and makes holders of those who fit now. The name's lock is held.
-CREATE PROCEDURE bramah_advance(IN p_name VARBINARY(200)) SQL SECURITY INVOKER
+-- Takes out who is dead, and makes holders of those who fit now. The name's lock is held. With p_session and p_seq a claim of this
+-- name is taken out too if p_leaves, and is else locked for its caller, in its turn. Holders have smaller tickets than all who wait,
+-- so rows are locked in the order of their tickets.
+CREATE PROCEDURE bramah_advance(
+  IN p_name VARBINARY(200), IN p_session BINARY(16), IN p_seq BIGINT, IN p_leaves BOOLEAN
+) SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_now, v_used, v_ticket, v_weight, v_capacity, v_expires, v_raised BIGINT;
+  DECLARE v_now, v_used, v_ticket, v_weight, v_capacity, v_expires, v_raised, v_own BIGINT;
+  DECLARE v_last BIGINT DEFAULT 0;
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
-  -- One that seems dead may be renewed just now, and is looked at again then.
+  IF p_session IS NOT NULL THEN
+    SELECT ticket INTO v_own FROM bramah_claims WHERE session = p_session AND seq = p_seq;
+  END IF;
   holding: LOOP
-    SELECT COALESCE(SUM(weight), 0), MIN(CASE WHEN expires <= v_now THEN ticket END) INTO v_used, v_ticket
-      FROM bramah_claims WHERE name = p_name AND held = 1;
+    SELECT MIN(ticket) INTO v_ticket FROM bramah_claims
+     WHERE name = p_name AND held = 1 AND ticket > v_last AND (expires <= v_now OR ticket = v_own);
     IF v_ticket IS NULL THEN
       LEAVE holding;
     END IF;
-    DELETE FROM bramah_claims WHERE ticket = v_ticket AND expires <= v_now;
+    IF v_own IS NULL OR v_ticket <> v_own THEN
+      -- One that seems dead may be renewed just now.
+      DELETE FROM bramah_claims WHERE ticket = v_ticket AND expires <= v_now;
+    ELSEIF p_leaves THEN
+      DELETE FROM bramah_claims WHERE ticket = v_ticket;
+    ELSE
+      SELECT expires INTO v_expires FROM bramah_claims WHERE ticket = v_ticket FOR UPDATE;
+      IF v_expires <= v_now THEN
+        DELETE FROM bramah_claims WHERE ticket = v_ticket;
+      END IF;
+    END IF;
+    SET v_last = v_ticket;
   END LOOP;
+  SELECT COALESCE(SUM(weight), 0) INTO v_used FROM bramah_claims WHERE name = p_name AND held = 1;
   waiting: LOOP
     SET v_ticket = NULL;
     SELECT ticket, weight, capacity, expires INTO v_ticket, v_weight, v_capacity, v_expires
       FROM bramah_claims WHERE name = p_name AND held = 0 ORDER BY ticket LIMIT 1;
     IF v_ticket IS NULL THEN
       LEAVE waiting;
+    ELSEIF p_leaves AND v_ticket <=> v_own THEN
+      DELETE FROM bramah_claims WHERE ticket = v_ticket;
     ELSEIF v_expires <= v_now THEN
       DELETE FROM bramah_claims WHERE ticket = v_ticket AND expires <= v_now;
     ELSEIF v_used + v_weight > v_capacity THEN
+      IF p_leaves THEN
+        DELETE FROM bramah_claims WHERE ticket = v_own;
+      END IF;
       LEAVE waiting;
     ELSE
       CALL bramah_mint(p_name, v_ticket, v_raised);
@@ -221,7 +261,7 @@ BEGIN
   INSERT INTO bramah_stripes (stripe) VALUES (CRC32(p_name) % 1024) ON DUPLICATE KEY UPDATE stripe = stripe;
   SELECT ticket INTO v_ticket FROM bramah_claims WHERE name = p_name LIMIT 1;
   IF v_ticket IS NOT NULL THEN
-    CALL bramah_advance(p_name);
+    CALL bramah_advance(p_name, p_session, p_seq, FALSE);
     SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE session = p_session AND seq = p_seq) INTO v_mine;
     IF v_mine THEN
       CALL bramah_standing(
@@ -281,7 +321,7 @@ BEGIN
   CALL bramah_guard(p_name);
   SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE session = p_session AND seq = p_seq) INTO v_mine;
   IF v_mine THEN
-    CALL bramah_advance(p_name);
+    CALL bramah_advance(p_name, p_session, p_seq, FALSE);
   END IF;
   CALL bramah_standing(
     p_name, p_session, p_seq, p_ttl, p_kept, p_note, p_floor, v_state, v_fence, v_remains, v_ahead, v_sleep);
@@ -296,35 +336,48 @@ CREATE PROCEDURE bramah_leave(
 ) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now, v_ticket BIGINT;
+  DECLARE v_others BOOLEAN;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   -- What bramah_guard does, without a call.
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   INSERT INTO bramah_stripes (stripe) VALUES (CRC32(p_name) % 1024) ON DUPLICATE KEY UPDATE stripe = stripe;
-  -- With this form, and all of a unique key given, one row is read and locked, and no other.
-  DELETE c FROM bramah_claims c FORCE INDEX (bramah_claims_id)
-   WHERE c.session = p_session AND c.seq = p_seq AND c.name = p_name;
-  IF ROW_COUNT() > 0 THEN
+  SELECT ticket INTO v_ticket FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
+  IF v_ticket IS NOT NULL THEN
     IF p_by IS NOT NULL THEN
       SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
       INSERT INTO bramah_breaks (name, session, seq, ended_by, reason, ended)
         VALUES (p_name, p_session, p_seq, p_by, p_reason, v_now)
         ON DUPLICATE KEY UPDATE session = p_session, seq = p_seq, ended_by = p_by, reason = p_reason, ended = v_now;
     END IF;
-    SELECT ticket INTO v_ticket FROM bramah_claims WHERE name = p_name LIMIT 1;
-    IF v_ticket IS NOT NULL THEN
-      CALL bramah_advance(p_name);
+    SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE name = p_name AND ticket <> v_ticket) INTO v_others;
+    IF v_others THEN
+      CALL bramah_advance(p_name, p_session, p_seq, TRUE);
+    ELSE
+      DELETE FROM bramah_claims WHERE ticket = v_ticket;
     END IF;
   END IF;
   COMMIT;
 END
 ----
--- Advances a line that nobody asks about.
+-- Advances a line that nobody asks about, and takes out all the dead in it: also those behind one that lives and waits.
 CREATE PROCEDURE bramah_nudge(IN p_name VARBINARY(200)) SQL SECURITY INVOKER
 BEGIN
+  DECLARE v_now, v_ticket BIGINT;
+  DECLARE v_last BIGINT DEFAULT 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   CALL bramah_guard(p_name);
-  CALL bramah_advance(p_name);
+  CALL bramah_advance(p_name, NULL, NULL, FALSE);
+  SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+  clearing: LOOP
+    SELECT MIN(ticket) INTO v_ticket FROM bramah_claims
+     WHERE name = p_name AND held = 0 AND ticket > v_last AND expires <= v_now;
+    IF v_ticket IS NULL THEN
+      LEAVE clearing;
+    END IF;
+    DELETE FROM bramah_claims WHERE ticket = v_ticket AND expires <= v_now;
+    SET v_last = v_ticket;
+  END LOOP;
   COMMIT;
 END
 ----
@@ -369,11 +422,13 @@ BEGIN
    WHERE session = p_session AND seq BETWEEN p_first AND p_last AND expires > v_now;
 END
 ----
--- Writes down who is behind a session, for as long as it is heard of, and clears one away that is not.
+-- Writes down who is behind a session, for as long as it is heard of, and clears away some that are not. One that was not heard of
+-- for long is kept for as long as any claim of it.
 CREATE PROCEDURE bramah_open(IN p_session BINARY(16), IN p_about TEXT CHARACTER SET utf8mb4) SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_now BIGINT;
+  DECLARE v_now, v_claimed BIGINT;
   DECLARE v_old BINARY(16);
+  DECLARE v_count INT DEFAULT 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
@@ -381,9 +436,30 @@ BEGIN
   INSERT INTO bramah_sessions (session, about, expires) VALUES (p_session, p_about, v_now + 3600000000)
     ON DUPLICATE KEY UPDATE about = p_about, expires = v_now + 3600000000;
   COMMIT;
-  SELECT session INTO v_old FROM bramah_sessions WHERE expires < v_now LIMIT 1;
-  IF v_old IS NOT NULL THEN
-    DELETE FROM bramah_sessions WHERE session = v_old AND expires < v_now;
+  clearing: WHILE v_count < 50 DO
+    SET v_old = NULL;
+    SELECT session INTO v_old FROM bramah_sessions WHERE expires < v_now ORDER BY expires LIMIT 1;
+    IF v_old IS NULL THEN
+      LEAVE clearing;
+    END IF;
+    SELECT MAX(expires) INTO v_claimed FROM bramah_claims WHERE session = v_old;
+    IF v_claimed > v_now THEN
+      UPDATE bramah_sessions SET expires = GREATEST(v_claimed, v_now + 60000000) WHERE session = v_old AND expires < v_now;
+    ELSE
+      DELETE FROM bramah_sessions WHERE session = v_old AND expires < v_now;
+    END IF;
+    SET v_count = v_count + 1;
+  END WHILE;
+END
+----
+-- Forgets who is behind a session that is closed, unless it has left a claim behind.
+CREATE PROCEDURE bramah_close(IN p_session BINARY(16)) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_claimed BOOLEAN;
+  SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE session = p_session
+                    AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) INTO v_claimed;
+  IF NOT v_claimed THEN
+    DELETE FROM bramah_sessions WHERE session = p_session;
   END IF;
 END
 ----
@@ -407,5 +483,3 @@ BEGIN
   END LOOP;
   CLOSE v_dead;
 END
-----
-INSERT IGNORE INTO bramah_schema (version) VALUES (1)

@@ -199,3 +199,6 @@ BEGIN
   END LOOP;
   CLOSE v_left;
 END
+----
+-- When all the rest is there.
+INSERT IGNORE INTO bramah_schema (version) VALUES (2)

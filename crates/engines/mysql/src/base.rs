@@ -1,6 +1,6 @@
 //! The calls to the database.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bramah_core::{
     Asking, Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes,
@@ -34,10 +34,16 @@ pub(crate) const MANNERS: Manners = Manners {
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// A database, over connections to it.
-#[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) desk: Desk<MySqlConnection>,
     pub(crate) config: Config,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Connections have the password.
+        f.debug_struct("MySql").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Database {
@@ -124,7 +130,9 @@ impl Base for Database {
     ) -> Result<()> {
         let text = format!("CALL bramah_open({}, {})", id(opening.session), quoted(&opening.about.encode()));
         self.desk.call(text, patience).await?;
-        self.desk.call("CALL bramah_sweep()".to_owned(), patience).await?;
+        if let Err(error) = self.desk.call("CALL bramah_sweep()".to_owned(), patience).await {
+            tracing::debug!(%error, "lines of the dead were not swept");
+        }
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await.map(drop)
     }
@@ -244,8 +252,7 @@ impl Base for Database {
     }
 
     async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {
-        let text = format!("DELETE FROM bramah_sessions WHERE session = {}", id(session));
-        self.desk.call(text, patience).await.map(drop)
+        self.desk.call(format!("CALL bramah_close({})", id(session)), patience).await.map(drop)
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use bramah_core::{Error, ErrorKind, Result};
 use bramah_relational::Terms;
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{ConnectOptions, mysql::MySqlConnectOptions};
 
 use crate::keys::Keys;
 
@@ -34,7 +34,7 @@ impl Config {
     /// | `connections` | 1 to 256 connections that have locks in session mode, 16 if not said |
     /// | `holds` | how many locks a session may have in session mode, 1000 if not said |
     /// | `keys` | what the server calls locks in session mode: `sha256` (if not said), `plain`, `distributedlock` |
-    /// | `pool_idle` | `60s` (if not said): how long a connection may rest before it ends |
+    /// | `pool_idle` | `60s` (if not said): how long a connection may be idle before it is closed |
     /// | `connect_timeout`, `timeout` | `500ms`, `2s` (if not said) |
     /// | `galera` | `single-writer`: every client of a cluster with several writers is pointed at the same server |
     /// | `ssl-mode` | `DISABLED`, `PREFERRED` (if not said), `REQUIRED`, `VERIFY_CA`, `VERIFY_IDENTITY` |
@@ -77,6 +77,8 @@ impl Config {
         // A connection begins with a greeting of ours, which says all that is needed in one message.
         let options =
             options.pipes_as_concat(false).no_engine_substitution(false).timezone(None).set_names(false);
+        // Statements have ids of claims in them, which are handles: whoever reads one in a log can release the lock.
+        let options = options.disable_statement_logging();
         Ok(Self { options, terms, single_writer, keys })
     }
 

@@ -153,6 +153,10 @@ impl Dialect for Database {
         format!("CALL bramah_open({}, {}); CALL bramah_tidy()", id(session), quoted(about))
     }
 
+    fn close(&self, session: SessionId) -> String {
+        format!("CALL bramah_close({})", id(session))
+    }
+
     fn take(&self, claim: &Claim, key: &String) -> String {
         format!("CALL bramah_take({})", Self::claimed(claim, key))
     }

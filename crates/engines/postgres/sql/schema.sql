@@ -1,8 +1,13 @@
--- Bramah's locks: tables and functions, version 1. Written by `bramah init`, which may be run again at any time.
+-- Bramah's locks: tables and functions, version 2. Written by `bramah init`, which may be run again at any time, and
+-- brings those of version 1 up to date.
 --
 -- A lock is a line of claims, a row each, in the order of their tickets. A claim is held when everything ahead of it, plus
 -- itself, fits the capacity. Every function that changes a line takes its name's lock first, and keeps it to the end of the
 -- transaction, so that places become visible in order; time is that of this server, read after the lock was taken.
+--
+-- Nothing waits in a circle: a transaction takes one name's lock, then locks rows of that name alone, in the order of their
+-- tickets. A renewal takes no name's lock, and locks rows of many names, in the order of their tickets.
+--
 -- SELECT * FROM bramah_locks shows who holds what. bramah_enter and bramah_leave have what bramah_guard does in themselves: a
 -- function that calls no other on its way through an empty line is the faster for it.
 
@@ -45,6 +50,8 @@ CREATE TABLE IF NOT EXISTS bramah_sessions (
   until   timestamptz NOT NULL
 );
 
+CREATE INDEX IF NOT EXISTS bramah_sessions_until ON bramah_sessions (until);
+
 -- Names whose fences were raised above the tickets.
 CREATE TABLE IF NOT EXISTS bramah_floors (
   name  text COLLATE "C" PRIMARY KEY,
@@ -58,6 +65,8 @@ CREATE TABLE IF NOT EXISTS bramah_watchers (
   until   timestamptz NOT NULL,
   PRIMARY KEY (name, session)
 );
+
+CREATE INDEX IF NOT EXISTS bramah_watchers_until ON bramah_watchers (until);
 
 -- The last hold of each name that was ended by force.
 CREATE TABLE IF NOT EXISTS bramah_breaks (
@@ -101,27 +110,35 @@ BEGIN
   RETURN v_fence;
 END $$;
 
--- Takes out who is dead, and makes holders of those who fit now. The name's lock is held; p_freed says that somebody has just
--- left. Whether anybody is left.
-CREATE OR REPLACE FUNCTION bramah_advance(p_name text, p_freed boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Takes out who is dead, and makes holders of those who fit now. The name's lock is held. With p_session and p_seq a claim of this
+-- name is taken out too if p_leaves, and is else locked for its caller, in its turn. Whether anybody is left.
+-- Holders have smaller tickets than all who wait, so rows are locked in the order of their tickets.
+DROP FUNCTION IF EXISTS bramah_advance(text, boolean);
+CREATE OR REPLACE FUNCTION bramah_advance(p_name text, p_session uuid, p_seq bigint, p_leaves boolean)
+RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-  v_now  timestamptz := clock_timestamp();
-  v_used bigint;
-  v_head bramah_claims%ROWTYPE;
+  v_now   timestamptz := clock_timestamp();
+  v_freed boolean := p_leaves;
+  v_used  bigint;
+  v_head  bramah_claims%ROWTYPE;
 BEGIN
   DELETE FROM bramah_claims WHERE ticket IN (
-    SELECT ticket FROM bramah_claims WHERE name = p_name AND held AND until <= v_now ORDER BY ticket FOR UPDATE
-  ) AND until <= v_now;
-  p_freed := p_freed OR FOUND;
+    SELECT ticket FROM bramah_claims
+     WHERE name = p_name AND held AND (until <= v_now OR session = p_session AND seq = p_seq) ORDER BY ticket FOR UPDATE
+  ) AND (until <= v_now OR p_leaves AND session = p_session AND seq = p_seq);
+  v_freed := v_freed OR FOUND;
   SELECT coalesce(sum(weight), 0) INTO v_used FROM bramah_claims WHERE name = p_name AND held;
   LOOP
     SELECT * INTO v_head FROM bramah_claims WHERE name = p_name AND NOT held ORDER BY ticket LIMIT 1 FOR UPDATE;
     EXIT WHEN NOT FOUND;
-    IF v_head.until <= v_now THEN
+    IF v_head.until <= v_now OR p_leaves AND v_head.session = p_session AND v_head.seq = p_seq THEN
       DELETE FROM bramah_claims WHERE ticket = v_head.ticket;
       CONTINUE;
     END IF;
     IF v_used + v_head.weight > v_head.capacity THEN
+      IF p_leaves THEN
+        DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
+      END IF;
       RETURN true;
     END IF;
     v_head.raised := bramah_mint(p_name, v_head.ticket);
@@ -133,7 +150,7 @@ BEGIN
     v_used := v_used + v_head.weight;
   END LOOP;
   -- Nobody waits: those without a place may try.
-  IF p_freed THEN
+  IF v_freed THEN
     PERFORM bramah_tell(w.session, 'w ' || p_name) FROM bramah_watchers w WHERE w.name = p_name AND w.until > v_now;
     IF FOUND THEN
       DELETE FROM bramah_watchers WHERE name = p_name;
@@ -215,7 +232,7 @@ BEGIN
     PERFORM bramah_guard(p_name);
   END IF;
   PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
-  IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name) AND bramah_advance(p_name, false) THEN
+  IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name) AND bramah_advance(p_name, p_session, p_seq, false) THEN
     IF EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq) THEN
       SELECT * INTO state, fence, remains, ahead, sleep
         FROM bramah_standing(p_name, p_session, p_seq, p_ttl, p_kept, p_note, NULL);
@@ -269,7 +286,7 @@ CREATE OR REPLACE FUNCTION bramah_ask(
 BEGIN
   PERFORM bramah_guard(p_name);
   IF EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq) THEN
-    PERFORM bramah_advance(p_name, false);
+    PERFORM bramah_advance(p_name, p_session, p_seq, false);
   END IF;
   SELECT * INTO state, fence, remains, ahead, sleep
     FROM bramah_standing(p_name, p_session, p_seq, p_ttl, p_kept, p_note, p_floor);
@@ -279,13 +296,19 @@ END $$;
 CREATE OR REPLACE FUNCTION bramah_leave(
   p_name text, p_session uuid, p_seq bigint, p_by text, p_reason text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_there  boolean;
+  v_others boolean;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     PERFORM bramah_guard(p_name);
   END IF;
   PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
-  DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
-  IF NOT FOUND THEN
+  SELECT EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name),
+         EXISTS (SELECT FROM bramah_claims WHERE name = p_name AND (session <> p_session OR seq <> p_seq))
+           OR EXISTS (SELECT FROM bramah_watchers WHERE name = p_name)
+    INTO v_there, v_others;
+  IF NOT v_there THEN
     RETURN false;
   END IF;
   IF p_by IS NOT NULL THEN
@@ -295,45 +318,70 @@ BEGIN
          SET session = excluded.session, seq = excluded.seq, by = excluded.by, reason = excluded.reason, at = excluded.at;
     PERFORM bramah_tell(p_session, 'b ' || p_seq);
   END IF;
-  IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name)
-     OR EXISTS (SELECT FROM bramah_watchers WHERE name = p_name) THEN
-    PERFORM bramah_advance(p_name, true);
+  IF v_others THEN
+    PERFORM bramah_advance(p_name, p_session, p_seq, true);
+  ELSE
+    DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
   END IF;
   RETURN true;
 END $$;
 
--- Advances a line that nobody asks about.
+-- Advances a line that nobody asks about, and takes out all the dead in it: also those behind one that lives and waits.
 CREATE OR REPLACE FUNCTION bramah_nudge(p_name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_now timestamptz;
 BEGIN
   PERFORM bramah_guard(p_name);
-  PERFORM bramah_advance(p_name, false);
+  PERFORM bramah_advance(p_name, NULL, NULL, false);
+  v_now := clock_timestamp();
+  DELETE FROM bramah_claims WHERE ticket IN (
+    SELECT ticket FROM bramah_claims WHERE name = p_name AND NOT held AND until <= v_now ORDER BY ticket FOR UPDATE
+  ) AND until <= v_now;
 END $$;
 
--- Writes down who is behind a session, for as long as it is heard of, and clears away what others have left.
+-- Names of lines in which somebody died a while ago, and whom nobody asks about: some of them, for whoever opens a session to
+-- nudge, each in a transaction of its own.
+DROP FUNCTION IF EXISTS bramah_sweep();
+CREATE OR REPLACE FUNCTION bramah_dead() RETURNS SETOF text LANGUAGE sql AS $$
+  SELECT d.name FROM (SELECT DISTINCT name FROM bramah_claims WHERE until < clock_timestamp() - interval '10 seconds') d
+   ORDER BY random() LIMIT 50
+$$;
+
+-- Writes down who is behind a session, for as long as it is heard of, and clears away some of what others have left. A session that
+-- was not heard of for long is kept for as long as any claim of it.
 CREATE OR REPLACE FUNCTION bramah_open(p_session uuid, p_about text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO bramah_sessions AS s (session, about, until) VALUES (p_session, p_about, clock_timestamp() + interval '1 hour')
-    ON CONFLICT ON CONSTRAINT bramah_sessions_pkey DO UPDATE SET about = excluded.about, until = excluded.until;
-  DELETE FROM bramah_sessions WHERE until < clock_timestamp();
-  DELETE FROM bramah_watchers WHERE until < clock_timestamp() - interval '1 minute';
-END $$;
-
--- Lines in which somebody died a while ago, and whom nobody asks about: some of them. In the order of their names, so that two
--- who do this do not wait for each other.
-CREATE OR REPLACE FUNCTION bramah_sweep() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  v_name text;
+  v_now timestamptz := clock_timestamp();
 BEGIN
-  FOR v_name IN
-    SELECT DISTINCT name FROM bramah_claims WHERE until < clock_timestamp() - interval '10 seconds' ORDER BY name LIMIT 50
-  LOOP
-    PERFORM bramah_nudge(v_name);
-  END LOOP;
+  INSERT INTO bramah_sessions AS s (session, about, until) VALUES (p_session, p_about, v_now + interval '1 hour')
+    ON CONFLICT ON CONSTRAINT bramah_sessions_pkey DO UPDATE SET about = excluded.about, until = excluded.until;
+  WITH old AS MATERIALIZED (
+    SELECT s.session, (SELECT max(c.until) FROM bramah_claims c WHERE c.session = s.session) AS claimed
+      FROM bramah_sessions s WHERE s.until < v_now ORDER BY s.until LIMIT 50 FOR UPDATE OF s SKIP LOCKED
+  ), kept AS (
+    UPDATE bramah_sessions s SET until = greatest(old.claimed, v_now + interval '1 minute')
+      FROM old WHERE s.session = old.session AND old.claimed > v_now
+  )
+  DELETE FROM bramah_sessions s USING old WHERE s.session = old.session AND (old.claimed > v_now) IS NOT TRUE;
+  DELETE FROM bramah_watchers WHERE (name, session) IN (
+    SELECT name, session FROM bramah_watchers WHERE until < v_now - interval '1 minute' ORDER BY until LIMIT 50
+       FOR UPDATE SKIP LOCKED
+  );
 END $$;
 
--- Proves the life of claims of one session that have not expired, and lists everything that it has in any line. Rows are
--- locked in the order of their tickets, as elsewhere, and without any name's lock.
-CREATE OR REPLACE FUNCTION bramah_renew(p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[])
+-- Forgets who is behind a session that is closed, unless it has left a claim behind.
+CREATE OR REPLACE FUNCTION bramah_close(p_session uuid) RETURNS void LANGUAGE sql AS $$
+  DELETE FROM bramah_sessions s WHERE s.session = p_session
+     AND NOT EXISTS (SELECT FROM bramah_claims c WHERE c.session = p_session AND c.until > clock_timestamp())
+$$;
+
+-- Proves the life of claims of one session that have not expired, and lists what else it has in any line, with numbers in a span:
+-- the spans of all calls of a round have each number once. Rows are locked in the order of their tickets, as elsewhere, and without
+-- any name's lock.
+DROP FUNCTION IF EXISTS bramah_renew(uuid, bigint[], bigint[], bigint[]);
+CREATE OR REPLACE FUNCTION bramah_renew(
+  p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[], p_first bigint, p_last bigint
+)
 RETURNS TABLE (seq bigint, held boolean, asked boolean, name text, capacity bigint, weight bigint, ttl bigint, lease bigint, note text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -358,7 +406,8 @@ BEGIN
     SELECT r.seq, r.held, true, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text FROM renewed r
     UNION ALL
     SELECT c.seq, c.held, false, c.name::text, c.capacity, c.weight, c.ttl, c.lease, c.note FROM bramah_claims c
-     WHERE c.session = p_session AND c.until > clock_timestamp() AND c.seq <> ALL (p_seqs);
+     WHERE c.session = p_session AND c.seq BETWEEN p_first AND p_last AND c.until > clock_timestamp()
+       AND NOT EXISTS (SELECT FROM asked a WHERE a.seq = c.seq);
 END $$;
 
-INSERT INTO bramah_schema (version) VALUES (1) ON CONFLICT DO NOTHING;
+INSERT INTO bramah_schema (version) VALUES (2) ON CONFLICT DO NOTHING;

@@ -1,6 +1,7 @@
 //! The calls to the database.
 
 use std::{
+    fmt,
     ops::RangeInclusive,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -14,10 +15,7 @@ use bramah_relational::{
     Answer, Base, Break, Desk, Footing, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
     whole_millis as millis,
 };
-use sqlx::{
-    PgConnection, Row,
-    postgres::{PgConnectOptions, PgRow},
-};
+use sqlx::{PgConnection, Row, postgres::PgRow};
 
 use crate::{
     config::Config,
@@ -40,14 +38,18 @@ pub(crate) const MANNERS: Manners = Manners {
 };
 
 /// A database, over connections to it.
-#[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) desk: Desk<PgConnection>,
     pub(crate) config: Config,
-    /// With which the listener connects, if there is to be one.
-    ear: Option<PgConnectOptions>,
     office: Office,
     listener: OnceLock<Listener>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Connections have the password, and the listener the ids of sessions.
+        f.debug_struct("Postgres").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Database {
@@ -56,7 +58,6 @@ impl Database {
         Self {
             desk: Desk::new(server, &config.options, &config.terms, MANNERS, error::meaning),
             config: config.clone(),
-            ear: config.listen.then(|| config.options.clone()),
             office,
             listener: OnceLock::new(),
         }
@@ -73,10 +74,17 @@ impl Database {
 
     /// Whether what is said by NOTIFY reaches us, found out anew.
     pub(crate) async fn is_heard(&self) -> bool {
-        match &self.ear {
-            Some(options) => listener::hears(options, self.desk.calls()).await,
-            None => false,
+        self.config.listen && listener::hears(&self.config.options, self.desk.calls()).await
+    }
+
+    /// Clears lines in which somebody died a while ago, and whom nobody asks about: some of them, each in a transaction of its own,
+    /// so that none waits for one line while it has another.
+    async fn sweep(&self, patience: Duration) -> Result<()> {
+        let rows = self.desk.call("SELECT * FROM bramah_dead()".to_owned(), patience).await?;
+        for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
+            self.desk.call(format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
         }
+        Ok(())
     }
 
     async fn standing(&self, claim: &Claim, text: String, patience: Duration) -> Result<Answer> {
@@ -93,7 +101,7 @@ impl Base for Database {
             order: Order::Fifo,
             fence: Fencing::Durable,
             liveness: Liveness::Lease,
-            wake: if self.ear.is_some() { Waking::Pushed } else { Waking::Polled },
+            wake: if self.config.listen { Waking::Pushed } else { Waking::Polled },
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
@@ -133,12 +141,14 @@ impl Base for Database {
     ) -> Result<()> {
         let about = quoted(&opening.about.encode());
         self.desk.call(format!("SELECT bramah_open({}, {about})", uuid(opening.session)), patience).await?;
-        self.desk.call("SELECT bramah_sweep()".to_owned(), patience).await?;
+        if let Err(error) = self.sweep(patience).await {
+            tracing::debug!(%error, "lines of the dead were not swept");
+        }
         // The connection that renews is there before it is needed.
         self.desk.keep("SELECT 1".to_owned(), patience).await?;
-        if let Some(options) = &self.ear {
+        if self.config.listen {
             let listener = self.listener.get_or_init(|| {
-                Listener::start(&self.office, options.clone(), self.desk.calls().clone(), wakes)
+                Listener::start(&self.office, self.config.options.clone(), self.desk.calls().clone(), wakes)
             });
             // One that cannot be heard now asks from time to time.
             let _ = tokio::time::timeout(patience, listener.attend(opening.session)).await;
@@ -235,15 +245,17 @@ impl Base for Database {
         self: Arc<Self>,
         session: SessionId,
         claims: Vec<Arc<Claim>>,
-        _span: RangeInclusive<u64>,
+        span: RangeInclusive<u64>,
         patience: Duration,
     ) -> Result<Vec<Renewed>> {
         let text = format!(
-            "SELECT * FROM bramah_renew({}, {}, {}, {})",
+            "SELECT * FROM bramah_renew({}, {}, {}, {}, {}, {})",
             uuid(session),
             array(claims.iter().map(|claim| claim.id.seq)),
             array(claims.iter().map(|claim| millis(claim.ttl))),
             array(claims.iter().map(|claim| millis(claim.kept()))),
+            span.start(),
+            span.end(),
         );
         let rows = self.desk.keep(text, patience).await?;
         self.desk.read(&rows, |row| Reader(row).renewed())
@@ -266,8 +278,7 @@ impl Base for Database {
         if let Some(listener) = self.listener.get() {
             listener.leave(session);
         }
-        let text = format!("DELETE FROM bramah_sessions WHERE session = {}", uuid(session));
-        self.desk.call(text, patience).await.map(drop)
+        self.desk.call(format!("SELECT bramah_close({})", uuid(session)), patience).await.map(drop)
     }
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use bramah_core::{Error, ErrorKind, Result};
 use bramah_relational::Terms;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, postgres::PgConnectOptions};
 
 use crate::keys::Keys;
 
@@ -50,7 +50,7 @@ impl Config {
     /// | `connections` | 1 to 256 connections that have locks in session mode, 16 if not said |
     /// | `holds` | how many locks a session may have in session mode, 1000 if not said |
     /// | `keys` | how names become numbers in session mode: `sha256` (if not said), `integer`, `with_advisory_lock`, `distributedlock` |
-    /// | `pool_idle` | `60s` (if not said): how long a connection may rest before it ends |
+    /// | `pool_idle` | `60s` (if not said): how long a connection may be idle before it is closed |
     /// | `connect_timeout`, `timeout` | `500ms`, `2s` (if not said) |
     /// | `sslmode` | `disable`, `allow`, `prefer` (if not said), `require`, `verify-ca`, `verify-full` |
     /// | `sslrootcert`, `sslcert`, `sslkey` | PEM files |
@@ -91,6 +91,8 @@ impl Config {
             Some(_) => options,
             None => options.application_name("bramah"),
         };
+        // Statements have ids of claims in them, which are handles: whoever reads one in a log can release the lock.
+        let options = options.disable_statement_logging();
         Ok(Self { options, terms, listen, keys })
     }
 

@@ -33,7 +33,6 @@ const ECHO: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// The listener of a process.
-#[derive(Debug)]
 pub(crate) struct Listener {
     orders: mpsc::UnboundedSender<Order>,
     told: Arc<AtomicBool>,

@@ -149,6 +149,10 @@ impl Dialect for Database {
         format!("SELECT bramah_open({}, {}), bramah_tidy()", uuid(session), quoted(about))
     }
 
+    fn close(&self, session: SessionId) -> String {
+        format!("SELECT bramah_close({})", uuid(session))
+    }
+
     fn take(&self, claim: &Claim, key: &Key) -> String {
         format!("SELECT * FROM bramah_take({})", Self::claimed(claim, *key))
     }

@@ -269,6 +269,11 @@ impl<D: Dialect> Inner<D> {
         let room = self.rooms().remove(&session);
         if let Some(room) = room {
             room.close().await;
+            // If it cannot be done now, the row is removed when nobody has heard of the session for an hour.
+            let (dialect, patience) = (&self.dialect, self.dialect.terms().timeout);
+            if let Err(error) = dialect.clone().call(dialect.close(session), patience).await {
+                tracing::debug!(%error, "a session was not forgotten");
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -22,6 +22,9 @@ use tokio::{
 
 use crate::Trouble;
 
+/// How long a connection may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// How often a text is sent that the server undid for the sake of another.
 const TRIES: usize = 5;
 
@@ -29,7 +32,10 @@ const TRIES: usize = 5;
 pub struct Pool<C: Connection> {
     options: <C as Connection>::Options,
     seats: Arc<Semaphore>,
+    /// Those that rest, the longest first.
     idle: Mutex<Vec<Idle<C>>>,
+    /// Whether a task closes those that have rested for too long.
+    closes: AtomicBool,
     rest: Duration,
     connect_timeout: Duration,
     manners: Manners,
@@ -95,6 +101,7 @@ where
             options,
             seats: Arc::new(Semaphore::new(size)),
             idle: Mutex::default(),
+            closes: AtomicBool::new(false),
             rest,
             connect_timeout,
             manners,
@@ -207,16 +214,21 @@ where
         }
     }
 
-    /// The connection that was used last, of those that have not rested for too long; the others end.
+    /// The connection that was used last, if it has not rested for too long.
     fn rested(&self) -> Option<C> {
         let now = self.clock.now();
         let mut idle = self.idle();
-        let too_long = idle.iter().take_while(|one| now.since(one.since) > self.rest).count();
-        let ended: Vec<_> = idle.drain(..too_long).collect();
-        let last = idle.pop();
-        drop(idle);
-        drop(ended);
-        last.map(|one| one.connection)
+        idle.pop_if(|one| now.since(one.since) <= self.rest).map(|one| one.connection)
+    }
+
+    /// Those that have rested for too long, and when the next one will have.
+    fn overdue(&self) -> (Vec<Idle<C>>, Option<Duration>) {
+        let now = self.clock.now();
+        let mut idle = self.idle();
+        let count = idle.iter().take_while(|one| now.since(one.since) > self.rest).count();
+        let overdue = idle.drain(..count).collect();
+        let next = idle.first().map(|one| self.rest.saturating_sub(now.since(one.since)));
+        (overdue, next.map(|left| left + Duration::from_millis(1)))
     }
 
     /// Whether the connection is not to be used again.
@@ -224,9 +236,38 @@ where
         !matches!(error, sqlx::Error::Database(error) if !(self.manners.is_farewell)(&**error))
     }
 
-    fn put_back(&self, connection: C) {
+    fn put_back(self: &Arc<Self>, connection: C) {
         let since = self.clock.now();
         self.idle().push(Idle { connection, since });
+        if !self.closes.swap(true, Ordering::AcqRel) {
+            tokio::spawn(close_overdue(Arc::downgrade(self)));
+        }
+    }
+}
+
+/// Closes connections when they have rested for too long, as long as there are any that rest.
+async fn close_overdue<C>(pool: Weak<Pool<C>>)
+where
+    C: Connection + 'static,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    loop {
+        let Some(known) = pool.upgrade() else { return };
+        let (overdue, next) = known.overdue();
+        if next.is_none() && overdue.is_empty() {
+            known.closes.store(false, Ordering::Release);
+            // One may have been put back in between, by somebody who saw that we are here.
+            if known.idle().is_empty() || known.closes.swap(true, Ordering::AcqRel) {
+                return;
+            }
+        }
+        drop(known);
+        for one in overdue {
+            let _ = timeout(GOODBYE, one.connection.close()).await;
+        }
+        if let Some(next) = next {
+            tokio::time::sleep(next).await;
+        }
     }
 }
 

@@ -18,7 +18,27 @@ struct Waiting {
     /// Those without one, by name.
     watchers: HashMap<String, Vec<(u64, Bell)>>,
     watches: u64,
+    /// At how many entries of either kind those are removed whom nobody waits for any more.
+    most: usize,
     alarms: HashMap<SessionId, Alarm>,
+}
+
+/// So few entries are never looked through.
+const FEW: usize = 256;
+
+impl Waiting {
+    /// Removes what nobody waits for any more, if there may be much of it: seldom enough to cost little for each that comes.
+    fn tidy(&mut self) {
+        if self.places.len() + self.watchers.len() < self.most.max(FEW) {
+            return;
+        }
+        self.places.retain(|_, (bell, _)| !bell.is_deaf());
+        self.watchers.retain(|_, watchers| {
+            watchers.retain(|(_, bell)| !bell.is_deaf());
+            !watchers.is_empty()
+        });
+        self.most = 2 * (self.places.len() + self.watchers.len());
+    }
 }
 
 impl Wakes {
@@ -39,7 +59,9 @@ impl Wakes {
     /// The wake of a claim that is about to ask for a place, or about its place.
     pub(crate) fn place(&self, id: ClaimId, alone: bool) -> Wake {
         let (bell, wake) = Wake::pair();
-        self.waiting().places.insert(id, (bell, alone));
+        let mut waiting = self.waiting();
+        waiting.tidy();
+        waiting.places.insert(id, (bell, alone));
         wake
     }
 
@@ -52,6 +74,7 @@ impl Wakes {
     pub(crate) fn watch(&self, name: &str) -> (Wake, u64) {
         let (bell, wake) = Wake::pair();
         let mut waiting = self.waiting();
+        waiting.tidy();
         waiting.watches += 1;
         let number = waiting.watches;
         let watchers = waiting.watchers.entry(name.to_owned()).or_default();
@@ -173,6 +196,24 @@ mod tests {
         let place = wakes.place(id(1), true);
         wakes.all();
         assert_eq!(place.await, Woken::Ask);
+    }
+
+    /// Each name once: nobody comes back to find that the last one has gone.
+    #[test]
+    fn watches_and_places_that_were_given_up_are_forgotten() {
+        let wakes = Wakes::default();
+        let kept: Vec<_> =
+            (0..10).map(|n| (wakes.watch(&format!("kept/{n}")), wakes.place(id(n), true))).collect();
+        for n in 0..100_000 {
+            drop(wakes.watch(&format!("name/{n}")));
+            drop(wakes.place(id(1000 + n), true));
+        }
+        let (watchers, places) = {
+            let waiting = wakes.waiting();
+            (waiting.watchers.len(), waiting.places.len())
+        };
+        assert!(watchers + places <= FEW, "{watchers} names and {places} places are kept for nobody");
+        assert!(watchers >= kept.len() && places >= kept.len(), "somebody who waits was forgotten");
     }
 
     #[test]

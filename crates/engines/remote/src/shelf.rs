@@ -1,11 +1,13 @@
 //! Engines that are in use.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use bramah_core::Result;
 
 /// The engines of one kind of this process that are in use, by their URLs: whoever names the same one shares its connections.
-#[derive(Debug)]
 pub struct Shelf<E: Shelved>(Mutex<Vec<(String, Weak<E::Inner>)>>);
 
 /// An engine that is a handle of what its clones share.
@@ -18,6 +20,13 @@ pub trait Shelved: Sized {
 
     /// A handle.
     fn of(inner: Arc<Self::Inner>) -> Self;
+}
+
+impl<E: Shelved> fmt::Debug for Shelf<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // URLs have passwords in them.
+        f.debug_struct("Shelf").finish_non_exhaustive()
+    }
 }
 
 impl<E: Shelved> Shelf<E> {

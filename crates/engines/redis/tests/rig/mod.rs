@@ -46,7 +46,7 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
     let url = format!("{url}?layout={layout}");
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), restart.clone());
-        let target = Target::new(move || connect(address.clone())).reachable_at(&url);
+        let target = Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect);
         let target = match server {
             Some(server) => target.restarted_by(move || {
                 let restarted = server.restart().map_err(|why| Error::new(ErrorKind::Unavailable, why));

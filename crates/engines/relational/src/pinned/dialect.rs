@@ -79,6 +79,9 @@ pub trait Dialect: Debug + Send + Sync + 'static {
     /// Writes down who is behind a session, and clears away what others have left.
     fn open(&self, session: SessionId, about: &str) -> String;
 
+    /// Forgets who is behind a session.
+    fn close(&self, session: SessionId) -> String;
+
     /// Takes a lock if it is free. Answers [`Taken`].
     fn take(&self, claim: &Claim, key: &Self::Key) -> String;
 

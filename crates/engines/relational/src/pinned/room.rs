@@ -133,17 +133,16 @@ impl<D: Dialect> Room<D> {
         Ok(hub.clone())
     }
 
+    /// Ends connections that were not needed for a while: one that has been silent for long may be ended by the server at any moment.
+    pub(super) fn drop_old_spares(&self) {
+        let now = self.clock.now();
+        self.spares().retain(|(link, since)| !link.is_over() && now.since(*since) < self.ttl / 3);
+    }
+
     /// A connection to wait on.
     pub(super) async fn spare(&self) -> Result<Arc<Link<D>>> {
-        // One that has been silent for long may be ended by the server at any moment.
-        let young = |(link, since): &(Arc<Link<D>>, Moment)| {
-            !link.is_over() && self.clock.now().since(*since) < self.ttl / 3
-        };
-        let spare = {
-            let mut spares = self.spares();
-            spares.retain(young);
-            spares.pop()
-        };
+        self.drop_old_spares();
+        let spare = self.spares().pop();
         if let Some((link, _)) = spare {
             return Ok(link);
         }

@@ -1,7 +1,7 @@
 //! Whether what we believe to have is ours.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -76,10 +76,13 @@ impl<D: Dialect> Room<D> {
         }
         let until = self.clock.now() + patience;
         let words = self.words(&beliefs, until);
-        let rolled = self.roll(patience).await;
+        let rolled = self.roll(patience).await.ok().map(|rolled| {
+            let known = rolled.into_iter().filter_map(|one| Some(((one.seq?, one.number), one)));
+            known.collect::<HashMap<_, _>>()
+        });
         let heard = words.await;
         for belief in beliefs {
-            let verdict = judge(&belief, rolled.as_deref().ok(), &heard);
+            let verdict = judge(&belief, rolled.as_ref(), &heard);
             if verdict == Verdict::Gone && belief.is_held {
                 let mut state = belief.entry.state.lock().await;
                 if matches!(&*state, State::Held(link) if Arc::ptr_eq(link, &belief.link)) {
@@ -133,6 +136,7 @@ impl<D: Dialect> Room<D> {
                 Some(Verdict::Gone) | None => renewal.gone.push(id(*seq)),
             }
         }
+        let asked: HashSet<u64> = asked.iter().copied().collect();
         let strays = self.entries();
         let strays = strays.values().filter(|entry| !asked.contains(&entry.claim.id.seq));
         renewal.stray.extend(strays.map(|entry| Arc::new(entry.claim.asking())));
@@ -140,13 +144,17 @@ impl<D: Dialect> Room<D> {
     }
 }
 
-fn judge<D: Dialect>(belief: &Belief<D>, rolled: Option<&[Rolled]>, heard: &HashMap<i64, bool>) -> Verdict {
+fn judge<D: Dialect>(
+    belief: &Belief<D>,
+    rolled: Option<&HashMap<(u64, i64), Rolled>>,
+    heard: &HashMap<i64, bool>,
+) -> Verdict {
     if belief.link.is_over() {
         return Verdict::Gone;
     }
     let Some(rolled) = rolled else { return Verdict::Unknown };
     let number = belief.link.badge().number;
-    let row = rolled.iter().find(|one| one.seq == Some(belief.entry.claim.id.seq) && one.number == number);
+    let row = rolled.get(&(belief.entry.claim.id.seq, number));
     if row.is_some_and(|row| row.broken) {
         return Verdict::Gone;
     }
@@ -163,7 +171,7 @@ fn judge<D: Dialect>(belief: &Belief<D>, rolled: Option<&[Rolled]>, heard: &Hash
 /// Looks at a session's claims from time to time, so that its process learns soon of what was ended, and ends it when it was not
 /// heard of for its ttl.
 pub(super) async fn attend<D: Dialect>(room: Weak<Room<D>>, end: impl Fn(SessionId)) {
-    let mut signed = None;
+    let Some(mut signed) = room.upgrade().map(|room| room.clock.now()) else { return };
     loop {
         let Some(pause) = room.upgrade().filter(|room| !room.is_over()).map(|room| room.pause()) else {
             return;
@@ -174,23 +182,27 @@ pub(super) async fn attend<D: Dialect>(room: Weak<Room<D>>, end: impl Fn(Session
             let claims: Vec<_> = room.entries().values().map(|entry| entry.claim.id).collect();
             end(room.opening.session);
             room.close().await;
+            // What cannot be forgotten now is removed when nobody has heard of the session for an hour.
+            let text = room.dialect.close(room.opening.session);
+            let _ = room.dialect.clone().call(text, room.dialect.terms().timeout).await;
             claims.into_iter().for_each(|id| room.opening.alarm.ring(id));
             return;
+        }
+        room.drop_old_spares();
+        let patience = room.dialect.terms().timeout.min(room.ttl / 3);
+        // Also while it has no locks: it may take one later.
+        if room.clock.now().since(signed) > SIGN {
+            signed = room.clock.now();
+            let text = room.dialect.open(room.opening.session, &room.opening.about.encode());
+            let _ = room.dialect.clone().call(text, patience).await;
         }
         if room.entries().is_empty() {
             continue;
         }
-        let patience = room.dialect.terms().timeout.min(room.ttl / 3);
         for (seq, verdict) in room.look(patience).await {
             if verdict == Verdict::Gone {
                 room.opening.alarm.ring(bramah_core::ClaimId { session: room.opening.session, seq });
             }
-        }
-        let now = room.clock.now();
-        if now.since(*signed.get_or_insert(now)) > SIGN {
-            signed = Some(now);
-            let text = room.dialect.open(room.opening.session, &room.opening.about.encode());
-            let _ = room.dialect.clone().call(text, patience).await;
         }
     }
 }

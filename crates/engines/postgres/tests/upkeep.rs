@@ -1,0 +1,201 @@
+//! What a renewal costs, how long rows about sessions are kept, when connections that rest are closed, and how older tables become ours.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod stage;
+
+use std::{fmt::Write, sync::Arc, time::Duration};
+
+use bramah_core::{
+    About, Claim, ClaimId, Engine, ErrorKind, Keep, Look, Name, Opening, Scope, Session, SessionId, Wait,
+};
+use bramah_lab::{Postgres as Server, Proxy};
+use bramah_postgres::Postgres;
+
+use crate::stage::{SOON, lock, ready, session};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What `bramah init` wrote before.
+const VERSION_1: &str = include_str!("version1/postgres.sql");
+
+/// Who is behind the holder of a lock.
+async fn owner(engine: &Arc<dyn Engine>, name: &str) -> Option<Arc<About>> {
+    let survey = engine.survey(&Scope::Exact(Name::new(name).unwrap()), Look::Once).await.unwrap();
+    survey.lines[0].places[0].about.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_of_a_lock_that_was_left_is_known_until_it_ends() {
+    let server = ready(&[]).await;
+    let engine: Arc<dyn Engine> = Postgres::from_url(&server.url()).unwrap().into();
+    let holder = Session::builder(engine.clone()).ttl(4 * HOUR).keep(Keep::Nobody).open().await.unwrap();
+    let left = holder.mutex("freeze").unwrap().lock().await.unwrap().leave().await.unwrap();
+    drop(holder);
+    let later = |interval: &str| {
+        server.sql(&format!("UPDATE bramah_sessions SET until = until - interval '{interval}'")).unwrap();
+    };
+    // Three times, as if hours had passed in between.
+    for _ in 0..3 {
+        later("2 hours");
+        drop(session(&server.url(), SOON).await);
+        assert!(owner(&engine, "freeze").await.is_some(), "its owner is unknown");
+    }
+    let known = || server.sql("SELECT count(*) FROM bramah_sessions").unwrap();
+    let until =
+        "SELECT bool_and(s.until >= c.until) FROM bramah_sessions s JOIN bramah_claims c USING (session)";
+    assert_eq!(server.sql(until).unwrap(), "t", "its owner would be looked for again before it ends");
+    assert!(left.release().await.unwrap());
+    later("6 hours");
+    let last = session(&server.url(), SOON).await;
+    assert_eq!(known(), "1", "more than the last one is known");
+    drop(last);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_session_leaves_no_row_behind() {
+    let server = ready(&[]).await;
+    for mode in ["table", "session"] {
+        let session = session(&format!("{}?mode={mode}", server.url()), SOON).await;
+        lock(&session, "one").await.release().await;
+        assert_eq!(server.sql("SELECT count(*) FROM bramah_sessions").unwrap(), "1", "{mode}");
+        assert_eq!(session.close(SOON).await.left, []);
+        assert_eq!(server.sql("SELECT count(*) FROM bramah_sessions").unwrap(), "0", "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_opens_reads_few_of_many_rows_about_others() {
+    let server = ready(&[]).await;
+    server
+        .sql(
+            "INSERT INTO bramah_sessions SELECT gen_random_uuid(), 'lives', clock_timestamp() + interval '1 hour' \
+               FROM generate_series(1, 20000); \
+             INSERT INTO bramah_sessions SELECT gen_random_uuid(), 'dead', clock_timestamp() - interval '1 hour' \
+               FROM generate_series(1, 120); \
+             INSERT INTO bramah_watchers SELECT 'w/' || n, gen_random_uuid(), clock_timestamp() + interval '1 hour' \
+               FROM generate_series(1, 20000) n; \
+             ANALYZE bramah_sessions, bramah_watchers",
+        )
+        .unwrap();
+    let count = |what: &str| -> u64 {
+        let text = format!(
+            "SELECT coalesce(sum({what}), 0) FROM pg_stat_user_tables WHERE relname IN ('bramah_sessions', 'bramah_watchers')"
+        );
+        server.sql(&text).unwrap().parse().unwrap()
+    };
+    let dead = || server.sql("SELECT count(*) FROM bramah_sessions WHERE about = 'dead'").unwrap();
+    let (before, used) = (count("seq_tup_read"), count("idx_scan"));
+    let opened = session(&server.url(), SOON).await;
+    // Told by the server a while later, all of it together.
+    let told = || if count("idx_scan") > used { Ok(()) } else { Err("not yet".to_owned()) };
+    bramah_lab::until("the server's count of what was read", SOON, told).unwrap();
+    assert!(count("seq_tup_read") - before < 20_000, "it has read a whole table");
+    assert_eq!(dead(), "70", "a bounded number is cleared away");
+    drop(opened);
+}
+
+/// A round of renewals for many claims has each of them once in its answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_renewal_answers_grows_with_the_claims_and_not_with_their_square() {
+    const CLAIMS: u64 = 4_000;
+    let server = ready(&[]).await;
+    let proxy = Proxy::to(&server.address()).unwrap();
+    let url = format!("{}?listen=off&timeout=30s", server.url_at(&proxy.address()));
+    let engine: Arc<dyn Engine> = Postgres::from_url(&url).unwrap().into();
+    let session = SessionId::random().unwrap();
+    let opening = Opening::new(session, HOUR, Keep::Nobody, About::this_process());
+    engine.open(Arc::new(opening)).await.unwrap();
+    let claims = entered(&server, session, CLAIMS);
+    let strays = entered(&server, session, CLAIMS + 3).split_off(4_000);
+    let before = proxy.counts().replied;
+    let began = std::time::Instant::now();
+    let renewal = engine.renew(session, claims.into()).await.unwrap();
+    eprintln!("{CLAIMS} claims: {:?}", began.elapsed());
+    assert!(renewal.gone.is_empty() && renewal.unknown.is_empty() && renewal.waiting.is_empty());
+    let mut found: Vec<u64> = renewal.stray.iter().map(|claim| claim.id.seq).collect();
+    found.sort_unstable();
+    let strays: Vec<u64> = strays.iter().map(|claim| claim.id.seq).collect();
+    assert_eq!(found, strays, "strays are listed once");
+    let answered = proxy.counts().replied - before;
+    assert!(answered < CLAIMS * 200, "{answered} bytes for {CLAIMS} claims");
+}
+
+/// Claims of a session as if it had entered them, those that are missing.
+fn entered(server: &Server, session: SessionId, count: u64) -> Vec<Arc<Claim>> {
+    let mut text = String::new();
+    write!(
+        text,
+        "INSERT INTO bramah_claims (name, session, seq, capacity, weight, held, entered, granted, until, ttl, kept, note) \
+         SELECT 'many/' || n, '{session}', n, 1, 1, true, clock_timestamp(), clock_timestamp(), \
+                clock_timestamp() + interval '1 hour', 3600000, 3600000, '' FROM generate_series(1, {count}) n \
+         ON CONFLICT DO NOTHING"
+    )
+    .unwrap();
+    server.sql(&text).unwrap();
+    let claim = |seq: u64| Claim {
+        id: ClaimId { session, seq },
+        name: Name::new(format!("many/{seq}")).unwrap(),
+        capacity: 1,
+        weight: 1,
+        wait: Wait::Line,
+        again: true,
+        floor: None,
+        ttl: HOUR,
+        lease: None,
+        note: "".into(),
+    };
+    (1..=count).map(|seq| Arc::new(claim(seq))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_rest_are_closed_without_another_call() {
+    let server = ready(&[]).await;
+    let url = format!("{}?pool_idle=200ms", server.url());
+    let engine: Arc<dyn Engine> = Postgres::from_url(&url).unwrap().into();
+    let session = Session::builder(engine.clone()).open().await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..20 {
+        let session = session.clone();
+        tasks.spawn(async move { lock(&session, &format!("rest/{n}")).await.release().await });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(session.close(SOON).await.left, []);
+    // The one that listens stays.
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bramah' AND query NOT ILIKE '%LISTEN%'";
+    let closed = || match server.sql(open)?.as_str() {
+        "0" => Ok(()),
+        some => Err(format!("{some} connections")),
+    };
+    bramah_lab::until("connections to be closed", Duration::from_secs(10), closed).unwrap();
+    drop(engine);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_version_1_are_refused_and_init_brings_them_up_to_date() {
+    let server = Server::start().unwrap();
+    // By the user whose tables they are. One is held there already.
+    server
+        .sql(&format!(
+            "SET ROLE bramah; {VERSION_1}; \
+             SELECT bramah_open('00000000000000000000000000000001', 'old'); \
+             SELECT bramah_enter('kept', '00000000000000000000000000000001', 1, 1, 1, 600000, 600000, NULL, '', 'l')"
+        ))
+        .unwrap();
+    let postgres = Postgres::from_url(&server.url()).unwrap();
+    let engine: Arc<dyn Engine> = postgres.clone().into();
+    let error = Session::builder(engine.clone()).open().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let said = error.to_string();
+    assert!(said.contains("version 1") && said.ends_with("run bramah init"), "{said}");
+    postgres.init().await.unwrap();
+    let session = Session::builder(engine).open().await.unwrap();
+    assert!(session.mutex("kept").unwrap().try_lock().await.unwrap().is_none(), "what was held is forgotten");
+    lock(&session, "new").await.release().await;
+    assert_eq!(session.close(SOON).await.left, []);
+    let functions =
+        "SELECT count(*) FROM pg_proc WHERE proname IN ('bramah_renew', 'bramah_advance', 'bramah_sweep')";
+    assert_eq!(server.sql(functions).unwrap(), "2", "functions of version 1 are left");
+    postgres.init().await.unwrap();
+}
