@@ -25,6 +25,27 @@ use crate::{
 /// How many holders of one lock are listened to: each costs an open file. Of more, an end shows within a second.
 const LIVES: usize = 64;
 
+/// On whose behalf a line is looked after.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asker {
+    /// Nobody in particular.
+    None,
+    /// A claim that stands in it.
+    InLine(ClaimId),
+    /// One that is about to enter at its end.
+    Entering,
+}
+
+impl Asker {
+    fn place(self, state: &State) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::InLine(id) => state.find(id),
+            Self::Entering => Some(state.line.len()),
+        }
+    }
+}
+
 /// One directory of locks, as one engine uses it.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -160,24 +181,35 @@ impl Store {
         Ok(Turn::Busy)
     }
 
-    /// Drops dead holders and advances the line until all who hold are alive. Before each look at them `listen` may
-    /// arm a wake for their deaths, so that none falls between. Whether the line changed.
+    /// Drops dead holders, and the dead that wait directly ahead of whoever asks, and advances the line until all of them
+    /// are alive. Before each look at them `listen` may arm a wake for their deaths, so that none falls between. Whether
+    /// the line changed.
     pub(crate) fn tend(
         &self,
         state: &mut State,
         stamp: Stamp,
         notices: &mut Vec<Notice>,
+        asker: Asker,
         mut listen: impl FnMut(&Store, &State),
     ) -> Result<bool> {
         let mut changed = false;
         loop {
             listen(self, state);
-            let front = state.front();
+            let before = state.front();
             let mut alive = self.lives();
-            if !state.drop_dead_holders(&mut alive)? {
+            let mut dropped = state.drop_dead_holders(&mut alive)?;
+            if let Some(at) = asker.place(state) {
+                dropped |= state.drop_dead_ahead(at, &mut alive)?;
+            }
+            if !dropped {
                 return Ok(changed);
             }
             changed = true;
+            // Whoever asks need not be told that it is the first now.
+            let front = match (asker, state.front()) {
+                (Asker::InLine(us), Some(first)) if first == us => Some(us),
+                _ => before,
+            };
             state.advance(front, stamp, &mut alive, notices)?;
         }
     }
@@ -199,28 +231,46 @@ impl Store {
         }
     }
 
+    /// Has `ear` told of the ends that concern the place `at` in line: of whoever waits directly ahead of it, or of the
+    /// holders if nobody does. So each death has somebody to hear of it, and each waiter listens to few.
+    pub(crate) fn listen_ahead(&self, state: &State, at: usize, ear: Ear) -> Trust {
+        match at.checked_sub(1).filter(|ahead| *ahead >= state.line.held()) {
+            Some(ahead) => state.line.get(ahead).map_or(Trust::FULL, |entry| self.listen_for_end(entry, ear)),
+            None => self.listen_for_deaths(state, ear),
+        }
+    }
+
     /// Has `ear` told when the session of a holder ends.
     pub(crate) fn listen_for_deaths(&self, state: &State, ear: Ear) -> Trust {
-        let Some(watcher) = self.watcher() else { return Trust::NONE };
         let mut trust = Trust::FULL;
         let mut seen = None;
         for entry in state.line.iter().take(state.line.held().min(LIVES)) {
-            let (id, incarnation) = (entry.id.session, entry.incarnation);
-            let own = || self.own_session(id).is_some_and(|session| session.incarnation == incarnation);
-            if seen.replace((id, incarnation)) == Some((id, incarnation)) || own() {
-                continue;
-            }
-            let session = self.layout.session(id, incarnation);
-            if !watcher.death(&session, &self.layout.mail(id, incarnation), ear) {
-                // A detached one's end comes by the clock. Any other is dying this moment, or cannot be heard.
-                let left = life::left(&session, &self.boot).map(|left| left + Duration::from_millis(1));
-                trust = trust.and(left.map_or(Trust::NONE, Trust::within));
+            let session = Some((entry.id.session, entry.incarnation));
+            if seen != session {
+                trust = trust.and(self.listen_for_end(entry, ear));
+                seen = session;
             }
         }
         match state.line.held() > LIVES {
             true => trust.and(Trust::within(Duration::from_secs(1))),
             false => trust,
         }
+    }
+
+    /// Has `ear` told when the session of an entry ends, unless it is one of this process.
+    fn listen_for_end(&self, entry: &Entry, ear: Ear) -> Trust {
+        let Some(watcher) = self.watcher() else { return Trust::NONE };
+        let (id, incarnation) = (entry.id.session, entry.incarnation);
+        if self.own_session(id).is_some_and(|session| session.incarnation == incarnation) {
+            return Trust::FULL;
+        }
+        let session = self.layout.session(id, incarnation);
+        if watcher.death(&session, &self.layout.mail(id, incarnation), ear) {
+            return Trust::FULL;
+        }
+        // A detached one's end comes by the clock. Any other is dying this moment, or cannot be heard.
+        let left = life::left(&session, &self.boot).map(|left| left + Duration::from_millis(1));
+        left.map_or(Trust::NONE, Trust::within)
     }
 
     /// Has letters to the session read as they come.

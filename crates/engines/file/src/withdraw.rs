@@ -21,7 +21,7 @@ pub(crate) fn withdraw(store: &Store, claim: &Claim, exit: &Exit) -> Result<Turn
         let Some(at) = state.find(claim.id) else { return Ok(((), false)) };
         let stamp = store.boot.stamp();
         let (front, held) = (state.front(), at < state.line.held());
-        let removed = state.line.remove(at);
+        let removed = state.take_out(at, &mut notices);
         if let Exit::Broken(cause) = exit {
             scar(state, store, claim.id, cause);
             // A waiter that was put out finds that it is gone. A holder learns it when it renews.

@@ -302,3 +302,23 @@ async fn a_lock_of_many_holders_does_not_cost_its_waiter_a_file_for_each() {
         assert_eq!(heard, 64, "beside what the sessions keep open themselves");
     }
 }
+
+#[tokio::test]
+async fn a_long_line_costs_each_waiter_one_file() {
+    const WAITERS: usize = 50;
+    let dir = Dir::new();
+    let (first, second) = (Client::new(&dir), Client::new(&dir));
+    first.lock("x").await;
+    let mut waiters = Vec::new();
+    for _ in 0..WAITERS {
+        for engine in [&first.engine, &second.engine] {
+            let waiter = Client::on(engine.clone());
+            let (_, wake) = waiter.queue("x").await;
+            waiters.push((waiter, wake));
+        }
+    }
+    let sessions = 2 + 2 * WAITERS;
+    let heard = open_files(&dir.0.join("sessions")) - 2 * sessions;
+    assert!(heard >= WAITERS, "those of the other engine ahead of one: {heard}");
+    assert!(heard <= 2 * WAITERS, "beside what the sessions keep open themselves: {heard}");
+}
