@@ -40,6 +40,9 @@ pub(crate) fn claim(store: &Store, claim: &Arc<Claim>) -> Result<Turn<Standing>>
         Turn::Busy => return Ok(Turn::Busy),
         Turn::Done(standing) => standing.unwrap_or(Standing::Gone),
     };
+    if matches!(standing, Standing::Held { .. }) {
+        store.listen_for_breaks(&session);
+    }
     match &standing {
         Standing::Held { .. } | Standing::Queued { ahead: Some(_), .. } if !claim.again => {
             session.claims().insert(claim.id.seq, Arc::clone(claim));

@@ -12,10 +12,11 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Claim, Error, ErrorKind, Keep, Opening, Result, SessionId};
+use bramah_core::{Alarm, Claim, Error, ErrorKind, Keep, Opening, Result, SessionId};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::{
+    bells::Recipient,
     boot::Boot,
     error::io_error,
     guard,
@@ -32,8 +33,10 @@ pub(crate) struct Session {
     pub(crate) path: PathBuf,
     mail: PathBuf,
     /// Made with the session, as others wait for its end there; a detached one's when somebody first waits by it.
-    /// `None` in it where that could not be.
-    mailbox: OnceLock<Option<Arc<Mailbox>>>,
+    /// `None` where that could not be so far: it is tried again with each question.
+    mailbox: Mutex<Option<Arc<Mailbox>>>,
+    /// Who hears of its claims.
+    pub(crate) recipient: Arc<Recipient>,
     /// With the flock, for as long as it lives; a detached one is just open.
     file: File,
     /// Which file that is: device and inode.
@@ -41,8 +44,8 @@ pub(crate) struct Session {
     pub(crate) keep: Keep,
     /// What has entered a line and was not withdrawn, by its number.
     claims: Mutex<HashMap<u64, Arc<Claim>>>,
-    /// The number of the watch on the mailbox, once somebody waited; `None` in it if that failed.
-    pub(crate) watch: OnceLock<Option<u64>>,
+    /// The number of the watch on the mailbox, once its letters are read.
+    pub(crate) watch: OnceLock<u64>,
 }
 
 impl Session {
@@ -82,7 +85,8 @@ impl Session {
         if opening.keep == Keep::Nobody {
             flock(&file, FlockOperation::Unlock).map_err(|error| failed(error.into()))?;
         }
-        let session = Self::with(layout, opening.session, incarnation, (file, identity), opening.keep);
+        let recipient = Recipient { session: opening.session, alarm: opening.alarm.clone() };
+        let session = Self::with(layout, recipient, incarnation, (file, identity), opening.keep);
         if opening.keep == Keep::Process {
             session.mailbox();
         }
@@ -102,7 +106,8 @@ impl Session {
             let left = life::read(&file, &path)?.and_then(|record| record.keep.left_ns(boot));
             if left.is_some_and(|left| left > 0) {
                 let identity = life::identity(&file).map_err(failed)?;
-                return Ok(Some(Self::with(layout, id, incarnation, (file, identity), Keep::Nobody)));
+                let recipient = Recipient { session: id, alarm: Alarm::none() };
+                return Ok(Some(Self::with(layout, recipient, incarnation, (file, identity), Keep::Nobody)));
             }
         }
         Ok(None)
@@ -110,19 +115,25 @@ impl Session {
 
     fn with(
         layout: &Layout,
-        id: SessionId,
+        recipient: Recipient,
         incarnation: u64,
         (file, identity): (File, (u64, u64)),
         keep: Keep,
     ) -> Self {
+        let id = recipient.session;
         let (path, mail) = (layout.session(id, incarnation), layout.mail(id, incarnation));
-        let (mailbox, claims, watch) = (OnceLock::new(), Mutex::default(), OnceLock::new());
-        Self { id, incarnation, path, mail, mailbox, file, identity, keep, claims, watch }
+        let (mailbox, recipient, watch) = (Mutex::default(), Arc::new(recipient), OnceLock::new());
+        let claims = Mutex::default();
+        Self { id, incarnation, path, mail, mailbox, recipient, file, identity, keep, claims, watch }
     }
 
-    /// Its mailbox, if this process has it.
-    pub(crate) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
-        self.mailbox.get_or_init(|| Mailbox::open(&self.mail).map(Arc::new)).as_ref()
+    /// Its mailbox, if this process has it or can have it now.
+    pub(crate) fn mailbox(&self) -> Option<Arc<Mailbox>> {
+        let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if mailbox.is_none() {
+            *mailbox = Mailbox::open(&self.mail).map(Arc::new);
+        }
+        mailbox.clone()
     }
 
     /// Whether it lives in the eyes of the others. They go by the path, so a file that somebody removed or moved

@@ -12,8 +12,9 @@ use bramah_core::{Name, Result};
 
 use crate::{layout::Layout, ledger::Ledger};
 
-/// How many ledgers stay open.
-const CAPACITY: usize = 256;
+/// How many ledgers stay open: enough for what a process uses again and again, few enough for the usual limit of 1,024 open files, or
+/// 256 elsewhere.
+const CAPACITY: usize = 64;
 
 /// The open ledgers of an engine, the least recently used go first.
 #[derive(Debug, Default)]

@@ -13,7 +13,8 @@ use crate::{
     bells::{Bells, Ear},
     boot::Boot,
     layout::Layout,
-    life, mail,
+    life,
+    mail::{self, Mailbox},
     session::Session,
     shelf::Shelf,
     state::{Entry, Notice, Stamp, State},
@@ -56,8 +57,10 @@ pub(crate) struct Store {
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// One session is opened at a time: two files of one session would be two lives of it.
     opening: Mutex<()>,
-    /// Started with the first waiter; `None` in it where the kernel cannot tell.
-    watcher: OnceLock<Option<Watcher>>,
+    /// Started with the first claim that is held or waits, if the kernel can tell.
+    watcher: OnceLock<Watcher>,
+    /// Held while the watcher is started.
+    starting: Mutex<()>,
 }
 
 impl Store {
@@ -71,6 +74,7 @@ impl Store {
             sessions: Mutex::default(),
             opening: Mutex::default(),
             watcher: OnceLock::new(),
+            starting: Mutex::default(),
         })
     }
 
@@ -139,7 +143,7 @@ impl Store {
             sessions.remove(&session.id);
         }
         drop(sessions);
-        if let (Some(Some(number)), Some(Some(watcher))) = (session.watch.get(), self.watcher.get()) {
+        if let (Some(number), Some(watcher)) = (session.watch.get(), self.watcher.get()) {
             watcher.forget(*number);
         }
         let claims = std::mem::take(&mut *session.claims());
@@ -273,21 +277,45 @@ impl Store {
         left.map_or(Trust::NONE, Trust::within)
     }
 
-    /// Has letters to the session read as they come.
+    /// Has letters to the session read as they come. What fails is tried again with the next question.
     pub(crate) fn listen_for_letters(&self, session: &Session) -> Trust {
         let Some(mailbox) = session.mailbox().filter(|mailbox| mailbox.is_in_place()) else {
             return Trust::NONE;
         };
-        let start = || self.watcher()?.deliver(session.id, Arc::clone(mailbox));
-        session.watch.get_or_init(start).is_some().into()
+        self.read_letters(session, mailbox).into()
+    }
+
+    /// Has the session of a holder told when its hold is broken. Without that it learns so when it renews, as a detached one
+    /// does: its process is seldom there.
+    pub(crate) fn listen_for_breaks(&self, session: &Session) {
+        if session.keep == Keep::Process
+            && session.watch.get().is_none()
+            && let Some(mailbox) = session.mailbox()
+        {
+            self.read_letters(session, mailbox);
+        }
+    }
+
+    fn read_letters(&self, session: &Session, mailbox: Arc<Mailbox>) -> bool {
+        if session.watch.get().is_some() {
+            return true;
+        }
+        let Some(watcher) = self.watcher() else { return false };
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.watch.get().is_none()
+            && let Some(number) = watcher.deliver(Arc::clone(&session.recipient), mailbox)
+        {
+            let _ = session.watch.set(number);
+        }
+        session.watch.get().is_some()
     }
 
     /// Tells those whom a written change concerns: here by their bell, elsewhere by a letter.
     pub(crate) fn tell(&self, notices: &[Notice]) {
         for Notice { id, incarnation, woken } in notices {
             let own = self.own_session(id.session).filter(|session| session.incarnation == *incarnation);
-            if own.is_some() {
-                self.bells.ring(Ear::Claim(*id), *woken);
+            if let Some(session) = &own {
+                session.recipient.tell(id.seq, *woken, &self.bells);
             }
             // A detached session may be waited for by more than one process.
             if own.is_none_or(|session| session.keep == Keep::Nobody) {
@@ -296,9 +324,16 @@ impl Store {
         }
     }
 
-    /// The watcher; `None` where the kernel cannot tell.
+    /// The watcher; `None` where the kernel cannot tell. One that could not be started is tried again.
     pub(crate) fn watcher(&self) -> Option<&Watcher> {
-        self.watcher.get_or_init(|| Watcher::start(Arc::clone(&self.bells)).ok()).as_ref()
+        if let Some(watcher) = self.watcher.get() {
+            return Some(watcher);
+        }
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.watcher.get().is_none() {
+            let _ = self.watcher.set(Watcher::start(Arc::clone(&self.bells)).ok()?);
+        }
+        self.watcher.get()
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {
