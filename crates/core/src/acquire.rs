@@ -11,7 +11,7 @@ use crate::{
     gate::{Busy, Pass, Turn},
     hold::Hold,
     keeper::{Due, Order},
-    parting::jittered,
+    parting::{jittered, settle},
     seat::{Phase, Seat},
 };
 
@@ -68,8 +68,14 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         (_, ServiceOrder::Fifo) => Wait::Line,
         (_, ServiceOrder::Unordered) => Wait::Watch,
     };
-    let mut attempt =
-        Attempt { handle: handle.clone(), seat: None, flight: Flight::Landed, sent: false, doubt: false };
+    let mut attempt = Attempt {
+        handle: handle.clone(),
+        seat: None,
+        flight: Flight::Landed,
+        sent: false,
+        asks: false,
+        doubt: false,
+    };
     let (mut trouble, mut reopened) = (Trouble::none(), 0);
     let mut seat = attempt.sit(want, wait, pass);
     let mut first = Some(started).filter(|_| core.profile.seats == Seats::Many);
@@ -281,6 +287,8 @@ struct Attempt {
     flight: Flight,
     /// Whether anything of this seat's was ever on its way to the store.
     sent: bool,
+    /// Whether what was sent last is a question, which never enters.
+    asks: bool,
     doubt: bool,
 }
 
@@ -309,7 +317,8 @@ impl Attempt {
     /// Sends the claim, or the question about it, and waits for the answer. `None`: the caller's time is up.
     async fn ask(&mut self, seat: &Seat, deadline: Moment) -> Option<Result<Standing>> {
         let core = &self.handle.core;
-        let claim = if seat.phase() == Phase::Entering { seat.claim() } else { seat.question() };
+        self.asks = seat.phase() != Phase::Entering;
+        let claim = if self.asks { seat.question() } else { seat.claim() };
         self.sent = true;
         self.flight = match core.engine.claim(claim).into_now() {
             Ok(answer) => return Some(answer),
@@ -389,8 +398,16 @@ impl Drop for Attempt {
             return self.forget();
         }
         if let Some(seat) = self.seat.take() {
-            let flight = std::mem::replace(&mut self.flight, Flight::Landed);
-            self.handle.core.depart(seat, flight, self.doubt);
+            let core = &self.handle.core;
+            let flight = match std::mem::replace(&mut self.flight, Flight::Landed) {
+                // The place is given back at once, and not when the answer is there: the next one may be waiting for it.
+                Flight::Claim(question) if self.asks => {
+                    core.keeper.send(Order::Finish(Box::pin(async move { drop(settle(question).await) })));
+                    Flight::Landed
+                }
+                flight => flight,
+            };
+            core.depart(seat, flight, self.doubt);
         }
     }
 }

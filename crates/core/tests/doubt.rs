@@ -10,7 +10,7 @@ use std::{
 
 use bramah_core::{
     Claim, Clock, Engine, Error, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Renewal, Reply,
-    Scope, Session, SessionId, Standing, Strays, Survey,
+    Scope, Session, SessionId, Standing, Strays, Survey, Wake, Woken,
 };
 
 /// How long the network keeps a claim.
@@ -168,4 +168,66 @@ async fn a_message_that_was_overtaken_by_its_repeat_is_withdrawn_after_the_relea
     assert!(is_empty(&store).await, "and is withdrawn, with a third of its ttl to go");
     tokio::time::sleep(Session::DEFAULT_TTL).await;
     assert_eq!(session.claims(), 0, "nothing is left to withdraw");
+}
+
+/// A store that does not answer questions, and has those who wait ask.
+#[derive(Debug)]
+struct Mute(Memory);
+
+impl Engine for Mute {
+    fn profile(&self) -> Profile {
+        self.0.profile()
+    }
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        self.0.open(opening)
+    }
+    fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
+        if claim.again {
+            return Reply::later(std::future::pending());
+        }
+        let reply = self.0.claim(claim);
+        Reply::later(async move {
+            match reply.await? {
+                Standing::Queued { ahead, sleep, .. } => {
+                    let wake = Wake::from_future(async { Woken::Ask });
+                    Ok(Standing::Queued { ahead, wake, sleep })
+                }
+                standing => Ok(standing),
+            }
+        })
+    }
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        self.0.renew(session, claims)
+    }
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        self.0.withdraw(claim, exit)
+    }
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.0.ask(claim)
+    }
+    fn close(&self, session: SessionId) -> Reply<()> {
+        self.0.close(session)
+    }
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.0.survey(scope, look)
+    }
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.0.lifelines(session)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_while_it_asks_leaves_its_place_at_once() {
+    let clock = Clock::runtime();
+    let store = Memory::with_clock(clock.clone());
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let mute: Arc<dyn Engine> = Arc::new(Mute(store.clone()));
+    let session = Session::builder(mute).keeper(keeper).open().await.unwrap();
+    let _held = session.mutex("a").unwrap().lock().await.unwrap();
+    let wait = Duration::from_millis(50);
+    assert_eq!(session.mutex("a").unwrap().lock_within(wait).await.unwrap_err().kind(), ErrorKind::Timeout);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let line = store.survey(&Scope::All, Look::Once).await.unwrap().lines.remove(0);
+    assert_eq!(line.places.len(), 1, "its question is still not answered");
 }

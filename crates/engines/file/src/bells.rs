@@ -8,13 +8,32 @@ use std::{
     },
 };
 
-use bramah_core::{Bell, ClaimId, Wake, Woken};
+use bramah_core::{Alarm, Bell, ClaimId, SessionId, Wake, Woken};
 
 /// Who listens: a claim that waits, or a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ear {
     Claim(ClaimId),
     Survey(u64),
+}
+
+/// A session of this process, to whom news of its claims is told.
+#[derive(Debug)]
+pub(crate) struct Recipient {
+    pub(crate) session: SessionId,
+    /// How core hears of a claim that nobody waits by.
+    pub(crate) alarm: Alarm,
+}
+
+impl Recipient {
+    /// Tells whoever waits by the claim. A question that reaches no waiter is for its holder: somebody may have broken
+    /// its hold.
+    pub(crate) fn tell(&self, seq: u64, woken: Woken, bells: &Bells) {
+        let id = ClaimId { session: self.session, seq };
+        if !bells.ring(Ear::Claim(id), woken) && woken == Woken::Ask {
+            self.alarm.ring(id);
+        }
+    }
 }
 
 /// The bells of all that wait in this process.
@@ -49,12 +68,10 @@ impl Bells {
         Ear::Survey(self.surveys.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Rings once and takes the bell down.
-    pub(crate) fn ring(&self, ear: Ear, woken: Woken) {
+    /// Rings once and takes the bell down. Whether anyone heard it.
+    pub(crate) fn ring(&self, ear: Ear, woken: Woken) -> bool {
         let bell = self.hung().bells.remove(&ear);
-        if let Some(bell) = bell {
-            bell.ring(woken);
-        }
+        bell.is_some_and(|bell| bell.ring(woken))
     }
 
     /// Tells everyone to ask.
@@ -85,8 +102,8 @@ mod tests {
         let ear = bells.survey();
         let (first, second) = (bells.hang(ear), bells.hang(ear));
         assert_eq!(first.await, Woken::Ask);
-        bells.ring(ear, Woken::Held(None));
-        bells.ring(ear, Woken::Ask);
+        assert!(bells.ring(ear, Woken::Held(None)));
+        assert!(!bells.ring(ear, Woken::Ask));
         assert_eq!(second.await, Woken::Held(None));
     }
 

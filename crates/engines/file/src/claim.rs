@@ -8,7 +8,7 @@ use crate::{
     bells::Ear,
     session::Session,
     state::{Notice, Stamp, State},
-    store::Store,
+    store::{Asker, Store},
     trust::Trust,
     turn::Turn,
     watch::Sign,
@@ -40,6 +40,9 @@ pub(crate) fn claim(store: &Store, claim: &Arc<Claim>) -> Result<Turn<Standing>>
         Turn::Busy => return Ok(Turn::Busy),
         Turn::Done(standing) => standing.unwrap_or(Standing::Gone),
     };
+    if matches!(standing, Standing::Held { .. }) {
+        store.listen_for_breaks(&session);
+    }
     match &standing {
         Standing::Held { .. } | Standing::Queued { ahead: Some(_), .. } if !claim.again => {
             session.claims().insert(claim.id.seq, Arc::clone(claim));
@@ -76,7 +79,7 @@ impl Desk<'_> {
             (None, _) if self.claim.again => Ok((Standing::Gone, false)),
             (None, Some(at)) => {
                 let front = state.front();
-                state.line.remove(at);
+                state.take_out(at, &mut self.notices);
                 state.advance(front, self.stamp, &mut self.store.lives(), &mut self.notices)?;
                 self.enter(state).map(|(standing, _)| (standing, true))
             }
@@ -115,13 +118,17 @@ impl Desk<'_> {
             trust = trust.and(self.listen_for_changes());
         }
         let ear = Ear::Claim(claim.id);
-        changed |= self.store.tend(state, self.stamp, &mut self.notices, |store, state| {
-            // The front waiter, and one that takes no place, look after the holders themselves.
-            let looks = claim.wait == Wait::Watch || (claim.wait == Wait::Line && state.front().is_none());
-            if looks {
-                trust = trust.and(store.listen_for_deaths(state, ear));
-            }
+        let asker = if claim.wait == Wait::Line { Asker::Entering } else { Asker::None };
+        let mut ends = Trust::FULL;
+        changed |= self.store.tend(state, self.stamp, &mut self.notices, asker, |store, state| {
+            ends = match claim.wait {
+                Wait::Line => store.listen_ahead(state, state.line.len(), ear),
+                // It takes no place, so nobody else looks after the holders for it.
+                Wait::Watch => store.listen_for_deaths(state, ear),
+                Wait::No => Trust::FULL,
+            };
         })?;
+        trust = trust.and(ends);
         if state.line.would_hold(claim.weight) {
             return Ok((self.join(state), true));
         }
@@ -144,11 +151,13 @@ impl Desk<'_> {
         let id = self.claim.id;
         let mut trust = Trust::FULL;
         let wake = self.hang(&mut trust);
-        let changed = self.store.tend(state, self.stamp, &mut self.notices, |store, state| {
-            if state.front() == Some(id) {
-                trust = trust.and(store.listen_for_deaths(state, Ear::Claim(id)));
-            }
+        let mut ends = Trust::FULL;
+        let asker = Asker::InLine(id);
+        let changed = self.store.tend(state, self.stamp, &mut self.notices, asker, |store, state| {
+            let at = state.find(id).filter(|at| *at >= state.line.held());
+            ends = at.map_or(Trust::FULL, |at| store.listen_ahead(state, at, Ear::Claim(id)));
         })?;
+        trust = trust.and(ends);
         match state.find(id) {
             Some(at) if at < state.line.held() => {
                 Ok((held(state.line.get(at).and_then(|entry| entry.fence)), changed))

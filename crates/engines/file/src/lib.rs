@@ -32,16 +32,21 @@
 //!   stays dead. A *detached* session (`Keep::Nobody`) has no flock but a time: boot id and boot clock.
 //! - A **mailbox** is a named pipe that its owner alone reads: a hand-over wakes the process that gets the lock and the
 //!   one that is next, not all that wait. It also tells of the session's end. Its owner keeps it open for writing, under
-//!   an exclusive flock of its own; the first in line opens those of the holders for reading, and the kernel tells it
-//!   when the last copy of a holder's is closed. A pipe says *when* to look, the session's flock says *whether* it
-//!   lives. One thread per engine listens, from the first wait on. Behind it stands a net, for a letter whose sender was
-//!   killed before it sent it: the first in line asks every three seconds, the others by their place, up to every thirty,
-//!   and every renewal looks too. A detached session has a mailbox from the first wait in it on, read by the process
-//!   that waited first; others ask.
+//!   an exclusive flock of its own; the first in line opens those of the holders for reading, each waiter behind it that of
+//!   the one ahead of it, and the kernel tells it when the last copy is closed. A pipe says *when* to look, the session's
+//!   flock says *whether* it lives. It also tells a holder that its hold was broken. One thread per engine listens, from
+//!   the first lock on. A slow poll is the fallback for a letter whose sender was killed before it sent it: the first in
+//!   line asks every three seconds, the others by their place, up to every thirty, and every renewal looks too. A detached
+//!   session has a mailbox from the first wait in it on, read by the process that waited first; others ask.
+//!
+//! # Who may use it
+//! The user whose directory it is, and nobody else, root included: [`File::open`] refuses a directory of another user,
+//! and one that others may write to. Files are opened without following links and must be regular
+//! ones, so that nothing in it leads elsewhere or blocks.
 //!
 //! # What happens when
 //! - **A process crashes** or is killed: its flock ends with it, the first in line is told by the kernel at once,
-//!   drops it from the line and goes on. Waiters that died are passed over. Their files are removed when the next
+//!   drops it from the line and goes on. A waiter that died is dropped by the one behind it. Their files are removed when the next
 //!   session opens. A process that was handed the session's lifelines keeps it alive for as long as it has them open.
 //! - **A holder is frozen** (SIGSTOP, a debugger, a swap storm): it keeps its locks, as long as it takes. A survey
 //!   shows it as stopped; `break` ends its hold and raises the fence. Frozen in the middle of an operation
@@ -89,6 +94,7 @@ mod claim;
 mod codec;
 mod engine;
 mod error;
+mod guard;
 mod layout;
 mod ledger;
 mod life;

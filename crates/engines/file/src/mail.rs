@@ -14,6 +14,7 @@ use std::{
         unix::fs::FileTypeExt,
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use bramah_core::{Fence, Woken};
@@ -50,7 +51,9 @@ impl Mailbox {
             Err(_) => return None,
         };
         let pipe = open_pipe(path, OFlags::RDWR)?;
-        flock(&pipe, FlockOperation::NonBlockingLockExclusive).ok()?;
+        if !take(&pipe) {
+            return None;
+        }
         let mailbox = Self { identity: life::identity(&pipe).ok()?, pipe, path: path.into() };
         if found {
             // Letters to whoever read it before.
@@ -104,6 +107,22 @@ impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
+}
+
+/// Takes the flock of a mailbox, unless another process reads it. Whoever [attends](attend) to one without an owner has
+/// a shared flock on it for a moment.
+fn take(pipe: &File) -> bool {
+    for _ in 0..50 {
+        if flock(pipe, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if flock(pipe, FlockOperation::NonBlockingLockShared).is_err() {
+            return false;
+        }
+        let _ = flock(pipe, FlockOperation::Unlock);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    false
 }
 
 /// Puts a letter into another session's mailbox. One that is absent, full or not a pipe is left alone: its owner asks

@@ -87,7 +87,9 @@ impl Notify {
                 bells.ring_all();
             }
             let ears = self.watches().ears.remove(&event.wd());
-            ears.into_iter().flatten().for_each(|ear| bells.ring(ear, Woken::Ask));
+            for ear in ears.into_iter().flatten() {
+                bells.ring(ear, Woken::Ask);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use bramah_core::{Claim, ClaimId, ErrorKind, Name, Renewal, Reply, Result, Sessi
 use crate::{
     bells::Ear,
     session::Session,
-    store::Store,
+    store::{Asker, Store},
     turn::{Backoff, PATIENCE, Turn},
 };
 
@@ -143,7 +143,7 @@ fn look(store: &Store, session: &Session, name: &Name, ids: &[ClaimId]) -> Resul
                 _ => seen.gone.push(*id),
             }
         }
-        let changed = waits && store.tend(state, store.boot.stamp(), &mut notices, |_, _| {})?;
+        let changed = waits && store.tend(state, store.boot.stamp(), &mut notices, Asker::None, |_, _| {})?;
         Ok((seen, changed))
     })?;
     store.tell(&notices);

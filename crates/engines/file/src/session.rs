@@ -12,12 +12,14 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Claim, Error, ErrorKind, Keep, Opening, Result, SessionId};
-use rustix::fs::{FlockOperation, flock};
+use bramah_core::{Alarm, Claim, Error, ErrorKind, Keep, Opening, Result, SessionId};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::{
+    bells::Recipient,
     boot::Boot,
     error::io_error,
+    guard,
     layout::{Layout, parse_session_file},
     life::{self, Kept},
     mail::Mailbox,
@@ -31,8 +33,10 @@ pub(crate) struct Session {
     pub(crate) path: PathBuf,
     mail: PathBuf,
     /// Made with the session, as others wait for its end there; a detached one's when somebody first waits by it.
-    /// `None` in it where that could not be.
-    mailbox: OnceLock<Option<Arc<Mailbox>>>,
+    /// `None` where that could not be so far: it is tried again with each question.
+    mailbox: Mutex<Option<Arc<Mailbox>>>,
+    /// Who hears of its claims.
+    pub(crate) recipient: Arc<Recipient>,
     /// With the flock, for as long as it lives; a detached one is just open.
     file: File,
     /// Which file that is: device and inode.
@@ -40,8 +44,8 @@ pub(crate) struct Session {
     pub(crate) keep: Keep,
     /// What has entered a line and was not withdrawn, by its number.
     claims: Mutex<HashMap<u64, Arc<Claim>>>,
-    /// The number of the watch on the mailbox, once somebody waited; `None` in it if that failed.
-    pub(crate) watch: OnceLock<Option<u64>>,
+    /// The number of the watch on the mailbox, once its letters are read.
+    pub(crate) watch: OnceLock<u64>,
 }
 
 impl Session {
@@ -63,8 +67,14 @@ impl Session {
         let incarnation = u64::try_from(SessionId::random()?.bits() >> 64).unwrap_or(1);
         let path = layout.session(opening.session, incarnation);
         let failed = |error| io_error("make the session", &path, error);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+        // Exclusive: whatever is there already, also a link, is refused.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
         let Some(identity) = secure(&file, &path).map_err(failed)? else { return Ok(None) };
         let keep = match opening.keep {
             Keep::Process => Kept::Process,
@@ -75,7 +85,8 @@ impl Session {
         if opening.keep == Keep::Nobody {
             flock(&file, FlockOperation::Unlock).map_err(|error| failed(error.into()))?;
         }
-        let session = Self::with(layout, opening.session, incarnation, (file, identity), opening.keep);
+        let recipient = Recipient { session: opening.session, alarm: opening.alarm.clone() };
+        let session = Self::with(layout, recipient, incarnation, (file, identity), opening.keep);
         if opening.keep == Keep::Process {
             session.mailbox();
         }
@@ -91,11 +102,12 @@ impl Session {
             let Some(name) = name.to_str().filter(|name| name.starts_with(&prefix)) else { continue };
             let Some((_, incarnation, false)) = parse_session_file(name) else { continue };
             let path = layout.session(id, incarnation);
-            let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
+            let Ok(Some(file)) = guard::open_regular("the session", &path, OFlags::RDWR) else { continue };
             let left = life::read(&file, &path)?.and_then(|record| record.keep.left_ns(boot));
             if left.is_some_and(|left| left > 0) {
                 let identity = life::identity(&file).map_err(failed)?;
-                return Ok(Some(Self::with(layout, id, incarnation, (file, identity), Keep::Nobody)));
+                let recipient = Recipient { session: id, alarm: Alarm::none() };
+                return Ok(Some(Self::with(layout, recipient, incarnation, (file, identity), Keep::Nobody)));
             }
         }
         Ok(None)
@@ -103,19 +115,25 @@ impl Session {
 
     fn with(
         layout: &Layout,
-        id: SessionId,
+        recipient: Recipient,
         incarnation: u64,
         (file, identity): (File, (u64, u64)),
         keep: Keep,
     ) -> Self {
+        let id = recipient.session;
         let (path, mail) = (layout.session(id, incarnation), layout.mail(id, incarnation));
-        let (mailbox, claims, watch) = (OnceLock::new(), Mutex::default(), OnceLock::new());
-        Self { id, incarnation, path, mail, mailbox, file, identity, keep, claims, watch }
+        let (mailbox, recipient, watch) = (Mutex::default(), Arc::new(recipient), OnceLock::new());
+        let claims = Mutex::default();
+        Self { id, incarnation, path, mail, mailbox, recipient, file, identity, keep, claims, watch }
     }
 
-    /// Its mailbox, if this process has it.
-    pub(crate) fn mailbox(&self) -> Option<&Arc<Mailbox>> {
-        self.mailbox.get_or_init(|| Mailbox::open(&self.mail).map(Arc::new)).as_ref()
+    /// Its mailbox, if this process has it or can have it now.
+    pub(crate) fn mailbox(&self) -> Option<Arc<Mailbox>> {
+        let mut mailbox = self.mailbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if mailbox.is_none() {
+            *mailbox = Mailbox::open(&self.mail).map(Arc::new);
+        }
+        mailbox.clone()
     }
 
     /// Whether it lives in the eyes of the others. They go by the path, so a file that somebody removed or moved
@@ -243,7 +261,7 @@ mod tests {
     #[test]
     fn each_life_of_a_session_has_a_file_of_its_own() {
         let (dir, boot) = (Scratch::new(), Boot::current());
-        let layout = Layout::open(&dir.0).unwrap();
+        let layout = Layout::open(&dir.0, true).unwrap();
         let opening = opening(Keep::Process, Duration::MAX);
         let (first, second) =
             (Session::create(&layout, &opening, &boot), Session::create(&layout, &opening, &boot));
@@ -259,7 +277,7 @@ mod tests {
     #[test]
     fn a_detached_session_is_renewed_by_its_own_ttl_and_only_in_time() {
         let (dir, boot) = (Scratch::new(), Boot::current());
-        let layout = Layout::open(&dir.0).unwrap();
+        let layout = Layout::open(&dir.0, true).unwrap();
         let long = Session::create(&layout, &opening(Keep::Nobody, Duration::from_secs(60)), &boot).unwrap();
         let left = || life::read(&long.file, &long.path).unwrap().unwrap().keep.left_ns(&boot).unwrap();
         let before = left();

@@ -12,8 +12,9 @@ use bramah_core::{Name, Result};
 
 use crate::{layout::Layout, ledger::Ledger};
 
-/// How many ledgers stay open.
-const CAPACITY: usize = 256;
+/// How many ledgers stay open: enough for what a process uses again and again, few enough for the usual limit of 1,024 open files, or
+/// 256 elsewhere.
+const CAPACITY: usize = 64;
 
 /// The open ledgers of an engine, the least recently used go first.
 #[derive(Debug, Default)]
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn the_shelf_keeps_what_is_used_and_no_more_than_its_capacity() {
         let dir = Scratch::new();
-        let layout = Layout::open(&dir.0).unwrap();
+        let layout = Layout::open(&dir.0, true).unwrap();
         let shelf = Shelf::default();
         let hot = Name::new("hot").unwrap();
         assert!(shelf.get(&layout, &hot, false).unwrap().is_none());

@@ -134,6 +134,38 @@ impl State {
         Ok(dropped)
     }
 
+    /// Takes out those who wait directly ahead of `at` and are not `alive`, up to the first that is. Whether there was
+    /// one.
+    pub(crate) fn drop_dead_ahead(
+        &mut self,
+        mut at: usize,
+        alive: &mut impl FnMut(&Entry) -> Result<bool>,
+    ) -> Result<bool> {
+        let before = self.line.len();
+        while at > self.line.held() {
+            match self.line.get(at - 1) {
+                Some(entry) if !alive(entry)? => drop(self.line.remove(at - 1)),
+                _ => break,
+            }
+            at -= 1;
+        }
+        Ok(self.line.len() < before)
+    }
+
+    /// Takes a claim out of the line. Who waited behind it has another one ahead now, and is told to listen for its
+    /// end; who is first is told when the line [advances](Self::advance).
+    pub(crate) fn take_out(&mut self, at: usize, notices: &mut Vec<Notice>) -> Option<Entry> {
+        let ahead = at.checked_sub(1).filter(|ahead| *ahead >= self.line.held());
+        let removed = self.line.remove(at)?;
+        if let (Some(ahead), Some(behind)) = (ahead.and_then(|ahead| self.line.get(ahead)), self.line.get(at))
+            && (ahead.id.session, ahead.incarnation) != (behind.id.session, behind.incarnation)
+        {
+            let (id, incarnation) = (behind.id, behind.incarnation);
+            notices.push(Notice { id, incarnation, woken: Woken::Ask });
+        }
+        Some(removed)
+    }
+
     /// After a departure: grants whoever fits now, passes over the dead, and tells a new front waiter to look after
     /// the new holders. `front` is who was the first to wait before.
     pub(crate) fn advance(
@@ -210,6 +242,42 @@ mod tests {
         let told = leave(&mut state, 0, &[1, 3]);
         assert_eq!(told, [(2, Woken::Held(Some(Fence::new(1_001)))), (4, Woken::Ask)]);
         assert_eq!(state.line.len(), 2);
+    }
+
+    #[test]
+    fn who_waits_behind_a_departure_from_the_middle_is_told_if_another_session_is_ahead_of_it_now() {
+        let mut state = State::new(Name::new("a").unwrap(), 1);
+        for seq in 0..4 {
+            state.enter(&claim("a", seq, 1, 1), 1, STAMP);
+        }
+        let mut notices = Vec::new();
+        state.take_out(2, &mut notices);
+        assert_eq!(notices, [], "the ones ahead and behind are of one session");
+        let mut other = claim("a", 9, 1, 1);
+        other.id.session = SessionId::from_bits(2);
+        state.enter(&other, 1, STAMP);
+        state.take_out(2, &mut notices);
+        let told: Vec<_> = notices.drain(..).map(|notice| (notice.id, notice.woken)).collect();
+        assert_eq!(told, [(other.id, Woken::Ask)]);
+        state.take_out(1, &mut notices);
+        assert_eq!(notices, [], "the first one hears when the line advances");
+        state.take_out(1, &mut notices);
+        assert_eq!((notices.len(), state.line.len()), (0, 1), "nobody is behind the last");
+        state.take_out(0, &mut notices);
+        assert_eq!((notices.len(), state.line.len()), (0, 0), "nor ahead of the holder");
+    }
+
+    #[test]
+    fn the_dead_directly_ahead_are_dropped_up_to_the_first_that_lives() {
+        let mut state = entered(1, &[1; 7]);
+        let mut alive = |entry: &Entry| Ok(![1, 4, 5].contains(&entry.id.seq));
+        assert!(state.drop_dead_ahead(6, &mut alive).unwrap());
+        let left: Vec<_> = state.line.iter().map(|entry| entry.id.seq).collect();
+        assert_eq!(left, [0, 1, 2, 3, 6]);
+        assert!(!state.drop_dead_ahead(4, &mut alive).unwrap());
+        assert!(state.drop_dead_ahead(2, &mut alive).unwrap());
+        assert!(!state.drop_dead_ahead(1, &mut |_| Ok(false)).unwrap(), "holders are not its business");
+        assert_eq!(state.line.len(), 4);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::{
     bells::{Bells, Ear},
     boot::Boot,
     layout::Layout,
-    life, mail,
+    life,
+    mail::{self, Mailbox},
     session::Session,
     shelf::Shelf,
     state::{Entry, Notice, Stamp, State},
@@ -25,6 +26,27 @@ use crate::{
 /// How many holders of one lock are listened to: each costs an open file. Of more, an end shows within a second.
 const LIVES: usize = 64;
 
+/// On whose behalf a line is looked after.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asker {
+    /// Nobody in particular.
+    None,
+    /// A claim that stands in it.
+    InLine(ClaimId),
+    /// One that is about to enter at its end.
+    Entering,
+}
+
+impl Asker {
+    fn place(self, state: &State) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::InLine(id) => state.find(id),
+            Self::Entering => Some(state.line.len()),
+        }
+    }
+}
+
 /// One directory of locks, as one engine uses it.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -35,21 +57,24 @@ pub(crate) struct Store {
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// One session is opened at a time: two files of one session would be two lives of it.
     opening: Mutex<()>,
-    /// Started with the first waiter; `None` in it where the kernel cannot tell.
-    watcher: OnceLock<Option<Watcher>>,
+    /// Started with the first claim that is held or waits, if the kernel can tell.
+    watcher: OnceLock<Watcher>,
+    /// Held while the watcher is started.
+    starting: Mutex<()>,
 }
 
 impl Store {
-    /// Opens the directory.
-    pub(crate) fn open(dir: &Path) -> Result<Self> {
+    /// Opens the directory; with `make`, what is absent of it is made.
+    pub(crate) fn open(dir: &Path, make: bool) -> Result<Self> {
         Ok(Self {
-            layout: Layout::open(dir)?,
+            layout: Layout::open(dir, make)?,
             boot: Boot::current(),
             bells: Arc::default(),
             shelf: Shelf::default(),
             sessions: Mutex::default(),
             opening: Mutex::default(),
             watcher: OnceLock::new(),
+            starting: Mutex::default(),
         })
     }
 
@@ -118,7 +143,7 @@ impl Store {
             sessions.remove(&session.id);
         }
         drop(sessions);
-        if let (Some(Some(number)), Some(Some(watcher))) = (session.watch.get(), self.watcher.get()) {
+        if let (Some(number), Some(watcher)) = (session.watch.get(), self.watcher.get()) {
             watcher.forget(*number);
         }
         let claims = std::mem::take(&mut *session.claims());
@@ -160,24 +185,35 @@ impl Store {
         Ok(Turn::Busy)
     }
 
-    /// Drops dead holders and advances the line until all who hold are alive. Before each look at them `listen` may
-    /// arm a wake for their deaths, so that none falls between. Whether the line changed.
+    /// Drops dead holders, and the dead that wait directly ahead of whoever asks, and advances the line until all of them
+    /// are alive. Before each look at them `listen` may arm a wake for their deaths, so that none falls between. Whether
+    /// the line changed.
     pub(crate) fn tend(
         &self,
         state: &mut State,
         stamp: Stamp,
         notices: &mut Vec<Notice>,
+        asker: Asker,
         mut listen: impl FnMut(&Store, &State),
     ) -> Result<bool> {
         let mut changed = false;
         loop {
             listen(self, state);
-            let front = state.front();
+            let before = state.front();
             let mut alive = self.lives();
-            if !state.drop_dead_holders(&mut alive)? {
+            let mut dropped = state.drop_dead_holders(&mut alive)?;
+            if let Some(at) = asker.place(state) {
+                dropped |= state.drop_dead_ahead(at, &mut alive)?;
+            }
+            if !dropped {
                 return Ok(changed);
             }
             changed = true;
+            // Whoever asks need not be told that it is the first now.
+            let front = match (asker, state.front()) {
+                (Asker::InLine(us), Some(first)) if first == us => Some(us),
+                _ => before,
+            };
             state.advance(front, stamp, &mut alive, notices)?;
         }
     }
@@ -199,22 +235,24 @@ impl Store {
         }
     }
 
+    /// Has `ear` told of the ends that concern the place `at` in line: of whoever waits directly ahead of it, or of the
+    /// holders if nobody does. So each death has somebody to hear of it, and each waiter listens to few.
+    pub(crate) fn listen_ahead(&self, state: &State, at: usize, ear: Ear) -> Trust {
+        match at.checked_sub(1).filter(|ahead| *ahead >= state.line.held()) {
+            Some(ahead) => state.line.get(ahead).map_or(Trust::FULL, |entry| self.listen_for_end(entry, ear)),
+            None => self.listen_for_deaths(state, ear),
+        }
+    }
+
     /// Has `ear` told when the session of a holder ends.
     pub(crate) fn listen_for_deaths(&self, state: &State, ear: Ear) -> Trust {
-        let Some(watcher) = self.watcher() else { return Trust::NONE };
         let mut trust = Trust::FULL;
         let mut seen = None;
         for entry in state.line.iter().take(state.line.held().min(LIVES)) {
-            let (id, incarnation) = (entry.id.session, entry.incarnation);
-            let own = || self.own_session(id).is_some_and(|session| session.incarnation == incarnation);
-            if seen.replace((id, incarnation)) == Some((id, incarnation)) || own() {
-                continue;
-            }
-            let session = self.layout.session(id, incarnation);
-            if !watcher.death(&session, &self.layout.mail(id, incarnation), ear) {
-                // A detached one's end comes by the clock. Any other is dying this moment, or cannot be heard.
-                let left = life::left(&session, &self.boot).map(|left| left + Duration::from_millis(1));
-                trust = trust.and(left.map_or(Trust::NONE, Trust::within));
+            let session = Some((entry.id.session, entry.incarnation));
+            if seen != session {
+                trust = trust.and(self.listen_for_end(entry, ear));
+                seen = session;
             }
         }
         match state.line.held() > LIVES {
@@ -223,21 +261,61 @@ impl Store {
         }
     }
 
-    /// Has letters to the session read as they come.
+    /// Has `ear` told when the session of an entry ends, unless it is one of this process.
+    fn listen_for_end(&self, entry: &Entry, ear: Ear) -> Trust {
+        let Some(watcher) = self.watcher() else { return Trust::NONE };
+        let (id, incarnation) = (entry.id.session, entry.incarnation);
+        if self.own_session(id).is_some_and(|session| session.incarnation == incarnation) {
+            return Trust::FULL;
+        }
+        let session = self.layout.session(id, incarnation);
+        if watcher.death(&session, &self.layout.mail(id, incarnation), ear) {
+            return Trust::FULL;
+        }
+        // A detached one's end comes by the clock. Any other is dying this moment, or cannot be heard.
+        let left = life::left(&session, &self.boot).map(|left| left + Duration::from_millis(1));
+        left.map_or(Trust::NONE, Trust::within)
+    }
+
+    /// Has letters to the session read as they come. What fails is tried again with the next question.
     pub(crate) fn listen_for_letters(&self, session: &Session) -> Trust {
         let Some(mailbox) = session.mailbox().filter(|mailbox| mailbox.is_in_place()) else {
             return Trust::NONE;
         };
-        let start = || self.watcher()?.deliver(session.id, Arc::clone(mailbox));
-        session.watch.get_or_init(start).is_some().into()
+        self.read_letters(session, mailbox).into()
+    }
+
+    /// Has the session of a holder told when its hold is broken. Without that it learns so when it renews, as a detached one
+    /// does: its process is seldom there.
+    pub(crate) fn listen_for_breaks(&self, session: &Session) {
+        if session.keep == Keep::Process
+            && session.watch.get().is_none()
+            && let Some(mailbox) = session.mailbox()
+        {
+            self.read_letters(session, mailbox);
+        }
+    }
+
+    fn read_letters(&self, session: &Session, mailbox: Arc<Mailbox>) -> bool {
+        if session.watch.get().is_some() {
+            return true;
+        }
+        let Some(watcher) = self.watcher() else { return false };
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.watch.get().is_none()
+            && let Some(number) = watcher.deliver(Arc::clone(&session.recipient), mailbox)
+        {
+            let _ = session.watch.set(number);
+        }
+        session.watch.get().is_some()
     }
 
     /// Tells those whom a written change concerns: here by their bell, elsewhere by a letter.
     pub(crate) fn tell(&self, notices: &[Notice]) {
         for Notice { id, incarnation, woken } in notices {
             let own = self.own_session(id.session).filter(|session| session.incarnation == *incarnation);
-            if own.is_some() {
-                self.bells.ring(Ear::Claim(*id), *woken);
+            if let Some(session) = &own {
+                session.recipient.tell(id.seq, *woken, &self.bells);
             }
             // A detached session may be waited for by more than one process.
             if own.is_none_or(|session| session.keep == Keep::Nobody) {
@@ -246,9 +324,16 @@ impl Store {
         }
     }
 
-    /// The watcher; `None` where the kernel cannot tell.
+    /// The watcher; `None` where the kernel cannot tell. One that could not be started is tried again.
     pub(crate) fn watcher(&self) -> Option<&Watcher> {
-        self.watcher.get_or_init(|| Watcher::start(Arc::clone(&self.bells)).ok()).as_ref()
+        if let Some(watcher) = self.watcher.get() {
+            return Some(watcher);
+        }
+        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.watcher.get().is_none() {
+            let _ = self.watcher.set(Watcher::start(Arc::clone(&self.bells)).ok()?);
+        }
+        self.watcher.get()
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Session>>> {

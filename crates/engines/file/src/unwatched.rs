@@ -2,10 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use bramah_core::SessionId;
-
 use crate::{
-    bells::{Bells, Ear},
+    bells::{Bells, Ear, Recipient},
     mail::Mailbox,
 };
 
@@ -29,7 +27,7 @@ impl Watcher {
         false
     }
 
-    pub(crate) fn deliver(&self, _: SessionId, _: Arc<Mailbox>) -> Option<u64> {
+    pub(crate) fn deliver(&self, _: Arc<Recipient>, _: Arc<Mailbox>) -> Option<u64> {
         None
     }
 

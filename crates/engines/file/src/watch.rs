@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{ClaimId, SessionId, Woken};
+use bramah_core::Woken;
 use rustix::{
     event::{EventfdFlags, epoll, eventfd},
     io::Errno,
@@ -22,7 +22,7 @@ use rustix::{
 
 pub(crate) use crate::notify::Sign;
 use crate::{
-    bells::{Bells, Ear},
+    bells::{Bells, Ear, Recipient},
     life,
     mail::{self, Mailbox},
     notify::Notify,
@@ -64,7 +64,7 @@ enum Watch {
     /// Ring these once the session has ended.
     Life { session: PathBuf, end: OwnedFd, ears: HashSet<Ear> },
     /// Read this one's letters.
-    Mail { session: SessionId, mailbox: Arc<Mailbox> },
+    Mail { session: Arc<Recipient>, mailbox: Arc<Mailbox> },
 }
 
 impl Watcher {
@@ -109,7 +109,7 @@ impl Watcher {
     }
 
     /// Reads `mailbox` whenever a letter comes, until [`forget`](Self::forget). Whether the kernel will tell.
-    pub(crate) fn deliver(&self, session: SessionId, mailbox: Arc<Mailbox>) -> Option<u64> {
+    pub(crate) fn deliver(&self, session: Arc<Recipient>, mailbox: Arc<Mailbox>) -> Option<u64> {
         let mut watches = self.0.watches();
         let number = watches.number();
         let data = epoll::EventData::new_u64(number);
@@ -181,9 +181,9 @@ impl Post {
         }
         let mut watches = self.watches();
         if let Some(Watch::Mail { session, mailbox }) = watches.by_number.get(&number) {
-            let (session, mailbox) = (*session, Arc::clone(mailbox));
+            let (session, mailbox) = (Arc::clone(session), Arc::clone(mailbox));
             drop(watches);
-            return self.read(number, session, &mailbox);
+            return self.read(number, &session, &mailbox);
         }
         let watch = watches.by_number.remove(&number);
         if let Some(Watch::Life { session, .. }) = &watch {
@@ -193,15 +193,17 @@ impl Post {
         if let Some(Watch::Life { session, end, ears }) = watch {
             drop(end);
             settle(|| life::is_locked(&session));
-            ears.into_iter().for_each(|ear| self.bells.ring(ear, Woken::Ask));
+            for ear in ears {
+                self.bells.ring(ear, Woken::Ask);
+            }
         }
     }
 
-    fn read(&self, number: u64, session: SessionId, mailbox: &Mailbox) {
+    fn read(&self, number: u64, session: &Recipient, mailbox: &Mailbox) {
         match mailbox.collect() {
             Ok(Some(letters)) => {
                 for (seq, woken) in letters {
-                    self.bells.ring(Ear::Claim(ClaimId { session, seq }), woken);
+                    session.tell(seq, woken, &self.bells);
                 }
             }
             Ok(None) => self.bells.ring_all(),
@@ -258,8 +260,14 @@ fn settle(mut is_locked: impl FnMut() -> bool) {
 
 #[cfg(test)]
 mod tests {
+    use bramah_core::{Alarm, SessionId};
+
     use super::*;
     use crate::samples::Scratch;
+
+    fn recipient() -> Arc<Recipient> {
+        Arc::new(Recipient { session: SessionId::from_bits(1), alarm: Alarm::none() })
+    }
 
     #[test]
     fn a_death_is_told_once_the_flock_is_gone_and_a_lasting_one_after_a_moment() {
@@ -314,7 +322,7 @@ mod tests {
         let dir = Scratch::new();
         let watcher = Watcher::start(Arc::default()).unwrap();
         let mailbox = Arc::new(Mailbox::open(&dir.0.join("s.mail")).unwrap());
-        let deliver = || watcher.deliver(SessionId::from_bits(1), Arc::clone(&mailbox));
+        let deliver = || watcher.deliver(recipient(), Arc::clone(&mailbox));
         watcher.forget(deliver().unwrap());
         assert!(deliver().is_some(), "the kernel would go on telling of it");
     }
@@ -325,7 +333,7 @@ mod tests {
         let mail = dir.0.join("s.mail");
         let watcher = Watcher::start(Arc::default()).unwrap();
         let mailbox = Arc::new(Mailbox::open(&mail).unwrap());
-        assert!(watcher.deliver(SessionId::from_bits(1), mailbox).is_some());
+        assert!(watcher.deliver(recipient(), mailbox).is_some());
         assert!(mail::attend(&mail).is_some());
         drop(watcher);
         assert!(mail::attend(&mail).is_none());

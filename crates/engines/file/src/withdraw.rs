@@ -20,12 +20,12 @@ pub(crate) fn withdraw(store: &Store, claim: &Claim, exit: &Exit) -> Result<Turn
     let turn = store.visit(&claim.name, None, |state| {
         let Some(at) = state.find(claim.id) else { return Ok(((), false)) };
         let stamp = store.boot.stamp();
-        let (front, held) = (state.front(), at < state.line.held());
-        let removed = state.line.remove(at);
+        let front = state.front();
+        let removed = state.take_out(at, &mut notices);
         if let Exit::Broken(cause) = exit {
             scar(state, store, claim.id, cause);
-            // A waiter that was put out finds that it is gone. A holder learns it when it renews.
-            if let Some(entry) = removed.filter(|_| !held) {
+            // Whoever waited or held asks, and finds that it is gone.
+            if let Some(entry) = removed {
                 notices.push(Notice { id: entry.id, incarnation: entry.incarnation, woken: Woken::Ask });
             }
         }

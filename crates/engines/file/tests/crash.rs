@@ -85,10 +85,54 @@ async fn a_waiter_that_died_is_passed_over() {
     let (held, _) = a.lock("x").await;
     let mut waiter = Peer::start("wait", &dir);
     waiter.expect("waiting");
-    let (_claim, wake) = b.queue("x").await;
+    let (claim, wake) = b.queue("x").await;
     waiter.kill();
     a.withdraw(&held).await;
-    assert!(matches!(woken(wake).await, Woken::Held(Some(_))));
+    b.served(&claim, wake).await;
+}
+
+/// Nobody here asks from time to time: whoever is next must hear of every death that concerns it.
+#[tokio::test]
+async fn waiters_that_died_do_not_keep_the_holders_death_from_the_next() {
+    for dead in [1, 2, 10] {
+        let dir = Dir::new();
+        let a = Client::new(&dir);
+        let mut holder = Peer::start("hold", &dir);
+        holder.expect("held");
+        let mut waiters = Vec::new();
+        for _ in 0..dead {
+            let mut waiter = Peer::start("wait", &dir);
+            waiter.expect("waiting");
+            waiters.push(waiter);
+        }
+        let (claim, wake) = a.queue("x").await;
+        if dead == 2 {
+            // From the back: those who died are not all directly ahead at first.
+            waiters.reverse();
+        }
+        waiters.into_iter().for_each(Peer::kill);
+        holder.kill();
+        a.served(&claim, wake).await;
+    }
+}
+
+#[tokio::test]
+async fn who_gives_up_in_the_middle_leaves_nobody_unheard() {
+    let dir = Dir::new();
+    let (a, b) = (Client::new(&dir), Client::new(&dir));
+    let mut holder = Peer::start("hold", &dir);
+    holder.expect("held");
+    let mut waiter = Peer::start("wait", &dir);
+    waiter.expect("waiting");
+    let (middle, _wake) = b.queue("x").await;
+    let (claim, wake) = a.queue("x").await;
+    b.withdraw(&middle).await;
+    assert_eq!(woken(wake).await, Woken::Ask, "another one is ahead of it now");
+    let Standing::Queued { ahead, wake, .. } = a.ask(&claim).await.unwrap() else { panic!() };
+    assert_eq!(ahead, Some(2));
+    waiter.kill();
+    holder.kill();
+    a.served(&claim, wake).await;
 }
 
 #[tokio::test]

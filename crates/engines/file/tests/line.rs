@@ -2,11 +2,11 @@
 
 mod rig;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    Break, Engine, ErrorKind, Exit, Fence, Health, Name, PlaceState, Scope, Standing, Wait, Woken,
-    line::WHOLE,
+    Break, Engine, ErrorKind, Exit, Fence, Health, LineView, Name, PlaceState, Scope, Session, Standing,
+    Wait, Woken, line::WHOLE,
 };
 use bramah_file::File;
 use rig::{Client, Dir, LIMIT, fence_of, woken};
@@ -193,6 +193,36 @@ async fn a_broken_hold_goes_to_the_next_and_leaves_a_record() {
     let broken = survey.lines[0].broken.as_ref().unwrap();
     assert_eq!((broken.id, &broken.cause), (held.id, &cause));
     assert!(survey.lines[0].places.is_empty() && c.survey(Scope::All).await.lines.is_empty());
+}
+
+/// The next renewal is minutes away.
+#[tokio::test]
+async fn a_broken_hold_is_known_to_be_lost_at_once() {
+    let dir = Dir::new();
+    let open = || Session::builder(File::open(&dir.0).unwrap()).ttl(Duration::from_secs(900)).open();
+    let (a, b) = (open().await.unwrap(), open().await.unwrap());
+    let names = ["free", "waited-for", "by-itself"];
+    for (name, breaker) in names.into_iter().zip([&b, &b, &a]) {
+        let guard = match name {
+            "waited-for" => {
+                let before = b.mutex(name).unwrap().lock().await.unwrap();
+                let mutex = a.mutex(name).unwrap();
+                let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+                let waits = |line: LineView| line.waiters().next().is_some();
+                while !b.inspect(&before.name()).await.unwrap().is_some_and(waits) {
+                    tokio::task::yield_now().await;
+                }
+                drop(before);
+                waiter.await.unwrap()
+            }
+            _ => a.mutex(name).unwrap().lock().await.unwrap(),
+        };
+        assert!(breaker.break_hold(&guard.name(), guard.tag(), "a test").await.unwrap());
+        tokio::time::timeout(LIMIT, guard.lost())
+            .await
+            .unwrap_or_else(|_| panic!("{name}: it does not know"));
+        assert!(!guard.is_held());
+    }
 }
 
 #[tokio::test]

@@ -302,3 +302,58 @@ async fn a_lock_of_many_holders_does_not_cost_its_waiter_a_file_for_each() {
         assert_eq!(heard, 64, "beside what the sessions keep open themselves");
     }
 }
+
+#[tokio::test]
+async fn a_long_line_costs_each_waiter_one_file() {
+    const WAITERS: usize = 50;
+    let dir = Dir::new();
+    let (first, second) = (Client::new(&dir), Client::new(&dir));
+    first.lock("x").await;
+    let mut waiters = Vec::new();
+    for _ in 0..WAITERS {
+        for engine in [&first.engine, &second.engine] {
+            let waiter = Client::on(engine.clone());
+            let (_, wake) = waiter.queue("x").await;
+            waiters.push((waiter, wake));
+        }
+    }
+    let sessions = 2 + 2 * WAITERS;
+    let heard = open_files(&dir.0.join("sessions")) - 2 * sessions;
+    assert!(heard >= WAITERS, "those of the other engine ahead of one: {heard}");
+    assert!(heard <= 2 * WAITERS, "beside what the sessions keep open themselves: {heard}");
+}
+
+/// Whoever looks for the end of a detached session has a shared flock on its mailbox for a moment.
+#[tokio::test]
+async fn a_mailbox_that_was_locked_for_a_moment_is_read_later() {
+    let dir = Dir::new();
+    let (holder, a) = (Client::new(&dir), Client::new(&dir));
+    let (held, _) = holder.lock("x").await;
+    a.engine.close(a.session).await.unwrap();
+    a.open(Keep::Nobody, Duration::from_secs(600)).unwrap();
+    let of_a = |path: &std::path::PathBuf| path.to_string_lossy().contains(&a.session.to_string());
+    let mail = dir.sessions().into_iter().find(of_a).unwrap().with_added_extension("mail");
+    assert!(Command::new("mkfifo").arg(&mail).status().unwrap().success());
+    let passer_by = open(&mail, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    rustix::fs::flock(&passer_by, rustix::fs::FlockOperation::LockShared).unwrap();
+    let claim = a.draft("x", Wait::Line);
+    let sleep = sleep_of(a.claim(&claim).await.unwrap());
+    assert!(sleep < Duration::from_millis(100), "it cannot be told: {sleep:?}");
+    drop(passer_by);
+    let Standing::Queued { wake, sleep, .. } = a.ask(&claim).await.unwrap() else { panic!() };
+    assert!(sleep > Duration::from_secs(1), "it still polls: {sleep:?}");
+    holder.withdraw(&held).await;
+    assert!(matches!(woken(wake).await, Woken::Held(Some(_))));
+}
+
+#[tokio::test]
+async fn however_many_names_a_process_uses_few_ledgers_stay_open() {
+    let dir = Dir::new();
+    let a = Client::new(&dir);
+    for number in 0..1_000 {
+        let (claim, _) = a.lock(&format!("n{number}")).await;
+        a.withdraw(&claim).await;
+    }
+    let open = open_files(&dir.0.join("locks"));
+    assert!((1..=64).contains(&open), "{open}");
+}

@@ -13,13 +13,13 @@ fn threads() -> usize {
 }
 
 #[tokio::test]
-async fn the_thread_starts_with_the_first_waiter_and_ends_with_the_engine() {
+async fn the_thread_starts_with_the_first_lock_and_ends_with_the_engine() {
     let dir = Dir::new();
     let a = Client::new(&dir);
-    a.lock("x").await;
     let closed = Client::on(a.engine.clone());
     bramah_core::Engine::close(&closed.engine, closed.session).await.unwrap();
     assert_eq!(threads(), 0);
+    a.lock("x").await;
     let waiters: Vec<Client> = (0..5).map(|_| Client::on(a.engine.clone())).collect();
     let mut wakes = Vec::new();
     for waiter in &waiters {

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -53,8 +53,24 @@ impl Inner {
     }
 
     pub(crate) fn room(&self, session: SessionId) -> Result<Arc<Room>> {
-        let room = self.rooms().get(&session).filter(|room| !room.is_over()).cloned();
-        room.ok_or_else(|| error::ended(&self.base.server))
+        let rooms = self.rooms();
+        let room = rooms.get(&session).filter(|room| !room.is_over());
+        // Under the lock: nobody closes it for being unused from here on.
+        room.inspect(|room| room.used.store(true, Ordering::Release))
+            .cloned()
+            .ok_or_else(|| error::ended(&self.base.server))
+    }
+
+    /// Closes a session that was opened for somebody who has given up, unless it is used all the same.
+    async fn close_unused(&self, session: SessionId) {
+        let unused = {
+            let mut rooms = self.rooms();
+            let is_unused = |room: &Arc<Room>| !room.used.load(Ordering::Acquire);
+            if rooms.get(&session).is_some_and(is_unused) { rooms.remove(&session) } else { None }
+        };
+        if let Some(room) = unused {
+            room.close().await;
+        }
     }
 
     async fn open(self: &Arc<Self>, opening: Arc<Opening>) -> Result<Duration> {
@@ -75,6 +91,7 @@ impl Inner {
         {
             let mut rooms = self.rooms();
             if let Some(other) = rooms.get(&session).filter(|room| !room.is_over()) {
+                other.used.store(true, Ordering::Release);
                 return Ok(other.ttl);
             }
             rooms.insert(session, room.clone());
@@ -132,7 +149,26 @@ impl Engine for Locks {
         let inner = self.0.clone();
         let patience = inner.base.config.connect_timeout + Duration::from_millis(100);
         let silence = inner.silence("a new session".to_owned(), patience);
-        self.0.base.office.run_within(patience, silence, async move { inner.open(opening).await })
+        let session = opening.session;
+        let (waits, given_up) = tokio::sync::oneshot::channel::<()>();
+        let reply = self.0.base.office.run_within(patience, silence, async move {
+            let opened = inner.open(opening).await;
+            // Behind the answer, as only one that was not waited for is closed.
+            let office = inner.base.office.clone();
+            office.spawn(async move {
+                if given_up.await.is_err() {
+                    inner.close_unused(session).await;
+                }
+            });
+            opened
+        });
+        Reply::later(async move {
+            let opened = reply.await;
+            if opened.is_ok() {
+                let _ = waits.send(());
+            }
+            opened
+        })
     }
 
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {

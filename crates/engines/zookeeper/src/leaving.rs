@@ -8,14 +8,16 @@ use zookeeper_client::{Client, Error as Said};
 use crate::{
     base::or_none,
     entry::{Entry, Node, Seat},
+    fence::{self, Floor},
     line::Form,
     names,
     room::Room,
+    sentinel,
 };
 
 impl Room {
     /// Finds out what became of a claim of which we did not hear.
-    pub(crate) async fn find(&self, client: &Client, entry: &Entry) -> Result<()> {
+    pub(crate) async fn find(self: &Arc<Self>, client: &Client, entry: &Arc<Entry>) -> Result<()> {
         let claim = entry.claim();
         let because = |said: Said| self.because(&claim, &said);
         let (line, leases) = (self.line_of(&claim), self.leases_of(&claim));
@@ -35,19 +37,31 @@ impl Room {
             }
         }
         let [mut waiting, held] = found;
-        entry.sit(match waiting.pop() {
-            Some(node) => Seat::Waiting(node),
-            None if held.is_empty() => Seat::New,
-            None => {
-                let fence = held.first().filter(|_| claim.is_exclusive()).map(crate::fence::of);
-                Seat::Held { nodes: held, fence }
+        let seat = match (waiting.pop(), held.first()) {
+            (Some(node), _) => Seat::Waiting(node),
+            (None, None) => Seat::New,
+            (None, Some(first)) if claim.is_exclusive() => {
+                // Whether its fence was minted is as unknown as the rest. A newer one does no harm.
+                let floor = Floor::read(client.get_data(&self.base.floor()).await).map_err(because)?;
+                let fence = self.mint(client, &claim, first, None, floor).await.map_err(because)?;
+                // Without one its node has gone meanwhile: whoever asks for it next finds that out.
+                Seat::Held { fence: Some(fence.unwrap_or_else(|| fence::of(first))), nodes: held }
             }
-        });
+            (None, Some(_)) => Seat::Held { nodes: held, fence: None },
+        };
+        let permits = match &seat {
+            Seat::Held { nodes, .. } => nodes.iter().map(|node| node.path.clone()).collect(),
+            _ => Vec::new(),
+        };
+        entry.sit(seat);
+        for path in permits {
+            self.base.office.spawn(sentinel::watch(self, entry, path));
+        }
         Ok(())
     }
 
     /// Leaves a line.
-    pub(crate) async fn leave(&self, claim: &Arc<Claim>) -> Result<()> {
+    pub(crate) async fn leave(self: &Arc<Self>, claim: &Arc<Claim>) -> Result<()> {
         let client = self.client()?;
         // One that we do not know of may have been left by a call of ours that nobody heard of.
         let known = self.entries().get(&claim.id.seq).cloned();
@@ -56,7 +70,17 @@ impl Room {
             entry.sit(Seat::Doubt);
             Arc::new(entry)
         });
-        let _turn = entry.turn.lock().await;
+        let _turn = match entry.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => {
+                // A question is under way and may take as long as a write. The place is given back meanwhile; what came of that is
+                // found out below.
+                if let Seat::Waiting(node) = entry.seat() {
+                    let _ = client.delete(&node.path, None).await;
+                }
+                entry.turn.lock().await
+            }
+        };
         if matches!(entry.seat(), Seat::Doubt) {
             self.find(&client, &entry).await?;
         }

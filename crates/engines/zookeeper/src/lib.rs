@@ -29,6 +29,7 @@
 //! The page is `docs/engines/zookeeper.md`.
 
 mod base;
+mod change;
 pub mod checkup;
 mod claims;
 mod config;

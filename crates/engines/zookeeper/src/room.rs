@@ -44,6 +44,8 @@ pub(crate) struct Room {
     /// When the last write was sent that was answered.
     proved: Mutex<Moment>,
     over: AtomicBool,
+    /// Whether anything was asked of it since it was opened.
+    pub(crate) used: AtomicBool,
 }
 
 impl fmt::Debug for Room {
@@ -75,6 +77,7 @@ impl Room {
             heard: Mutex::new(heard),
             proved: Mutex::new(heard),
             over: AtomicBool::new(false),
+            used: AtomicBool::new(false),
         }))
     }
 

@@ -6,17 +6,19 @@ use bramah_core::{
     Bell, Break, Broken, Claim, ClaimId, Fence, Health, LineView, Look, Name, PlaceState, PlaceView, Result,
     Scope, SessionId, Survey, Wait, Wake, Woken,
 };
+use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, Stat};
 
 use crate::{
     base::or_none,
+    change::Change,
     desk::Desk,
     line::{Form, Verdict, judge},
     names::{self, Kid, LEASES, LOCKS, Mark, OWN},
     record::{self, Told},
 };
 
-/// How often it is looked for those who go on watching.
+/// How often it is looked for those who go on watching several locks, and whether anybody still watches.
 const WATCHING: Duration = Duration::from_millis(200);
 
 /// The longest time that they trust that.
@@ -82,16 +84,26 @@ fn sight(lines: &[LineView]) -> Sight {
     lines.iter().map(line).collect()
 }
 
-/// Looks until something is different, or nobody wants to know.
+/// Looks until something is different, or nobody wants to know. One lock is watched, several are polled.
 async fn watch(desk: Arc<Desk>, scope: Scope, first: Sight, bell: Bell) {
     while !bell.is_deaf() {
-        tokio::time::sleep(WATCHING).await;
+        // Before the look, so that no change falls between.
+        let changed = match &scope {
+            Scope::Exact(name) => Change::of(&desk, name).await.ok(),
+            Scope::Under(_) | Scope::All => None,
+        };
+        if changed.is_none() {
+            tokio::time::sleep(WATCHING).await;
+        }
         match lines(&desk, &scope).await {
             Ok(lines) if sight(&lines) == first => {}
             _ => {
                 bell.ring(Woken::Ask);
                 return;
             }
+        }
+        if let Some(mut changed) = changed {
+            while !bell.is_deaf() && timeout(WATCHING, &mut changed).await.is_err() {}
         }
     }
 }

@@ -153,6 +153,28 @@ impl Client {
         }
     }
 
+    /// The same, and asks again soon where the engine says so: that is how it waits for a death that is under way.
+    pub(crate) async fn served(&self, claim: &Claim, mut wake: Wake) {
+        loop {
+            let told = woken(wake).await;
+            let mut standing = match told {
+                Woken::Held(_) => return,
+                Woken::Ask => self.ask(claim).await.unwrap(),
+            };
+            wake = loop {
+                match standing {
+                    Standing::Held { .. } => return,
+                    Standing::Queued { sleep, .. } if sleep < Duration::from_millis(200) => {
+                        tokio::time::sleep(sleep).await;
+                        standing = self.ask(claim).await.unwrap();
+                    }
+                    Standing::Queued { wake, .. } => break wake,
+                    other => panic!("{other:?}"),
+                }
+            };
+        }
+    }
+
     pub(crate) async fn withdraw(&self, claim: &Claim) {
         self.engine.withdraw(Arc::new(claim.clone()), Exit::Own).await.unwrap();
     }
