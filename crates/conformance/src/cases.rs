@@ -2,6 +2,7 @@
 
 mod asking;
 mod cancellation;
+mod examples;
 mod exclusive;
 mod fence;
 mod laws;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Case> {
         survey::cases(),
         refusals::cases(),
         peers::cases(),
+        examples::cases(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -73,7 +73,7 @@ impl Inner {
             room: &room,
             claim,
             turnstile: &turnstile,
-            key: self.layout.claim(&claim.name, claim.id.session),
+            key: self.layout.claim(claim),
             span: self.layout.line(&claim.name),
             floor: self.layout.floor(&claim.name),
             patience,
@@ -304,7 +304,7 @@ impl Inner {
 
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
     pub(crate) fn admit(&self, case: &Case<'_>, create: i64) -> Option<Arc<Entry>> {
-        case.room.admit(case.claim.id, create, || case.turnstile.clone().admit())
+        case.room.admit(case.claim.id, &case.key, create, || case.turnstile.clone().admit())
     }
 
     /// Another claim of this session is in the way, and on its way out.
@@ -407,16 +407,15 @@ impl Inner {
     }
 
     pub(crate) async fn leave(&self, claim: &Claim, patience: Duration) -> Result<(), Trouble> {
-        let key = self.layout.claim(&claim.name, claim.id.session);
         let known = self.rooms().get(&claim.id.session).cloned().and_then(|room| room.forget(claim.id));
-        let create = match known {
-            Some(entry) => entry.create,
+        let (key, create) = match known {
+            Some(entry) => (entry.key.clone(), entry.create),
             None => {
-                let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
-                let place = done.take(0).pop().map(Place::of);
-                // Another claim of the session has the key: it is not ours to delete.
-                match place.filter(|place| place.id() == claim.id) {
-                    Some(place) => place.kv.create_revision,
+                let done = self.net.read_keys(&self.layout.candidates(claim), patience).await?;
+                let mut places = done.reads.into_iter().flatten().map(Place::of);
+                // If another claim of the session has the key, it is not ours to delete.
+                match places.find(|place| place.id() == claim.id) {
+                    Some(place) => (place.kv.key, place.kv.create_revision),
                     None => return Ok(()),
                 }
             }

@@ -93,8 +93,13 @@ impl Inner {
         others: Vec<Vec<u8>>,
         patience: Duration,
     ) -> Result<Seen, Trouble> {
-        let own = |claim: &Arc<Claim>| self.layout.claim(&claim.name, claim.id.session);
-        let mut keys: Vec<Vec<u8>> = claims.iter().map(own).chain(others).collect();
+        let is_open_here = self.rooms().contains_key(&session);
+        let own = |claim: &Arc<Claim>| match is_open_here {
+            true => vec![self.layout.claim(claim)],
+            // Another process entered it, perhaps of an earlier version.
+            false => self.layout.candidates(claim),
+        };
+        let mut keys: Vec<Vec<u8>> = claims.iter().flat_map(own).chain(others).collect();
         keys.sort_unstable();
         keys.dedup();
         let asked: HashSet<ClaimId> = claims.iter().map(|claim| claim.id).collect();

@@ -52,6 +52,7 @@ impl Terms {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: ClaimId,
+    pub(crate) key: Vec<u8>,
     pub(crate) create: i64,
     bell: Mutex<Option<Bell>>,
     /// What its key says while it waits, and since which revision.
@@ -151,13 +152,15 @@ impl Room {
     pub(crate) fn admit(
         &self,
         id: ClaimId,
+        key: &[u8],
         create: i64,
         inside: impl FnOnce() -> Inside,
     ) -> Option<Arc<Entry>> {
         let new = || {
             let (bell, waits, behind) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (own, ahead, is_due) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-            Arc::new(Entry { id, create, bell, waits, behind, is_due, own, ahead, _inside: inside() })
+            let key = key.to_vec();
+            Arc::new(Entry { id, key, create, bell, waits, behind, is_due, own, ahead, _inside: inside() })
         };
         let entry = self.entries().entry(id.seq).or_insert_with(new).clone();
         Some(entry).filter(|entry| entry.create == create)
