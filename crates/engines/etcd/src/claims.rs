@@ -113,7 +113,7 @@ impl Inner {
         let left = case.until.since(self.clock.now()).max(Duration::from_millis(1));
         match self.net.txn(txn, left).await {
             Err(trouble) if trouble.is_lease_gone() => {
-                self.end(case.room);
+                case.room.end();
                 Err(self.over())
             }
             // What was left of the time says nothing to anybody.
@@ -460,7 +460,8 @@ impl Case<'_> {
     }
 
     pub(crate) fn is_on_lease(&self, kv: &KeyValue) -> bool {
-        kv.lease == self.room.terms().lease || kv.lease == crate::layout::lease(self.claim.id.session)
+        let terms = self.room.terms();
+        kv.lease == terms.lease || kv.lease == terms.former
     }
 }
 

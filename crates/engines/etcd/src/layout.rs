@@ -125,11 +125,17 @@ pub(crate) fn lease(session: SessionId) -> i64 {
     i64::try_from(low).unwrap_or(i64::MAX).max(1)
 }
 
-/// The lease of a session whose ttl was changed: etcd has no way to change that of a lease.
-pub(crate) fn other_lease(session: SessionId, seconds: i64) -> i64 {
+/// The lease of a session whose ttl was changed, for etcd has no way to change that of a lease. Asked for again, it is the same.
+pub(crate) fn other_lease(session: SessionId, from: i64, seconds: i64) -> i64 {
     let high = session.bits() >> 64;
     let mixed = high ^ u128::from(seconds.unsigned_abs()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    lease(SessionId::from_bits(mixed))
+    lease(SessionId::from_bits(mixed ^ u128::from(from.unsigned_abs()).wrapping_mul(0xbf58_476d_1ce4_e5b9)))
+}
+
+/// The lease of a session that has had another one, which ended. Never an id that was used before: a request that revokes the one that
+/// ended may reach etcd later than this.
+pub(crate) fn new_lease() -> i64 {
+    fastrand::i64(1..)
 }
 
 #[cfg(test)]
@@ -155,7 +161,8 @@ mod tests {
             is_child(b"p/a/", b"p/a/1") && !is_child(b"p/a/", b"p/a/b/1") && !is_child(b"p/a/", b"p/b/1")
         );
         assert_ne!(lease(SessionId::from_bits(0)), 0);
-        assert_ne!(other_lease(session, 5), other_lease(session, 6));
+        assert_ne!(other_lease(session, 1, 5), other_lease(session, 1, 6));
+        assert_ne!(other_lease(session, 1, 5), other_lease(session, 2, 5));
     }
 
     #[test]
