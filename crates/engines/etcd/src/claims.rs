@@ -1,8 +1,8 @@
-//! How a claim is entered, asked about and left.
+//! How a claim is entered, and asked about.
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Claim, Exit, Fence, Moment, Result, Standing, Wait, line};
+use bramah_core::{Claim, Fence, Moment, Result, Standing, Wait, line};
 
 use crate::{
     behind::reads,
@@ -17,7 +17,7 @@ use crate::{
     queue::{Obstacle, Place, Queue},
     room::{Entry, Room, Unwatched},
     turnstile::Turnstile,
-    value::{Record, Told, Value, read_floor},
+    value::{Told, Value, read_floor},
     watches::Wanted,
 };
 
@@ -184,7 +184,7 @@ impl Inner {
     async fn enter(self: &Arc<Self>, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
         let lease = case.room.terms().lease;
         let now_us = self.clock.wall_us();
-        let value = |granted| Value::entering(case.claim, &case.room.who, now_us, granted);
+        let value = |granted| Value::entering(case.claim, case.room, now_us, granted);
         let put = |granted| ops::put(&case.key, value(granted).encode(), lease);
         let first = |failure: Vec<RequestOp>| TxnRequest {
             compare: vec![ops::created(&case.span, 0), ops::created(&Span::one(&case.floor), 0)],
@@ -391,49 +391,6 @@ impl Inner {
         let compare = vec![ops::created(&Span::one(&case.key), create)];
         let success = vec![ops::delete(&case.key)];
         self.ask(case, TxnRequest { compare, success, failure: Vec::new() }).await.map(drop)
-    }
-
-    /// Leaves, or has somebody leave.
-    pub(crate) async fn withdraw(&self, claim: &Claim, exit: &Exit) -> Result<()> {
-        let patience = self.net.patience(claim.ttl);
-        let left = match exit {
-            Exit::Own => self.leave(claim, patience).await,
-            Exit::Broken(cause) => {
-                let record = Record { id: claim.id, at_us: self.clock.wall_us(), cause: cause.clone() };
-                self.evict(claim, &record, patience).await
-            }
-        };
-        left.map_err(|trouble| self.net.explain(&trouble))
-    }
-
-    pub(crate) async fn leave(&self, claim: &Claim, patience: Duration) -> Result<(), Trouble> {
-        let known = self.rooms().get(&claim.id.session).cloned().and_then(|room| room.forget(claim.id));
-        let (key, create) = match known {
-            Some(entry) => (entry.key.clone(), entry.create),
-            None => {
-                let done = self.net.read_keys(&self.layout.candidates(claim), patience).await?;
-                let mut places = done.reads.into_iter().flatten().map(Place::of);
-                // If another claim of the session has the key, it is not ours to delete.
-                match places.find(|place| place.id() == claim.id) {
-                    Some(place) => (place.kv.key, place.kv.create_revision),
-                    None => return Ok(()),
-                }
-            }
-        };
-        let compare = vec![ops::created(&Span::one(&key), create)];
-        let txn = TxnRequest { compare, success: vec![ops::delete(&key)], failure: Vec::new() };
-        self.net.txn(txn, patience).await.map(drop)
-    }
-
-    async fn evict(&self, claim: &Claim, record: &Record, patience: Duration) -> Result<(), Trouble> {
-        let span = self.layout.line(&claim.name);
-        let mut done = self.net.reads(std::slice::from_ref(&span), patience).await?;
-        let queue = Queue::of(&span.from, done.take(0), done.revision);
-        let Some(place) = queue.places.iter().find(|place| place.id() == claim.id) else { return Ok(()) };
-        let compare = vec![ops::created(&Span::one(&place.kv.key), place.kv.create_revision)];
-        let kept = ops::put(&self.layout.broken(&claim.name), record.encode(), 0);
-        let success = vec![ops::delete(&place.kv.key), kept];
-        self.net.txn(TxnRequest { compare, success, failure: Vec::new() }, patience).await.map(drop)
     }
 }
 

@@ -219,15 +219,18 @@ impl Inner {
     /// Ends the session's lease, if nothing hangs from it: what was left behind is to stay.
     pub(crate) async fn close(&self, session: SessionId) -> Result<()> {
         let room = self.rooms().remove(&session);
-        let lease = room.as_ref().map_or_else(|| layout::lease(session), |room| room.terms().lease);
+        let mut leases = vec![layout::lease(session)];
         if let Some(room) = room {
+            let terms = room.terms();
+            leases = vec![terms.lease, terms.former];
+            leases.dedup();
             room.end();
         }
         let patience = self.net.config().timeout;
-        let explain = |trouble: Trouble| self.net.explain(&trouble);
-        match self.net.lease(lease, true, patience).await.map_err(explain)? {
-            Some(told) if told.keys.is_empty() => self.net.revoke(lease, patience).await.map_err(explain),
-            _ => Ok(()),
+        for lease in leases {
+            let ended = self.end_if_bare(lease, patience).await;
+            ended.map_err(|trouble| self.net.explain(&trouble))?;
         }
+        Ok(())
     }
 }

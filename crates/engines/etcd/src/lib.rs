@@ -33,6 +33,7 @@ mod engine;
 mod error;
 mod layout;
 mod lease;
+mod leaving;
 mod net;
 mod ops;
 pub mod proto;

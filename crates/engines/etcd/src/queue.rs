@@ -133,6 +133,8 @@ pub(crate) enum Obstacle<'q> {
 mod tests {
     use std::time::Duration;
 
+    use bramah_core::Keep;
+
     use super::*;
 
     fn kv(key: &str, at: i64, said: Option<(u32, u32)>) -> KeyValue {
@@ -141,7 +143,9 @@ mod tests {
             let (who, note) = ("".into(), "".into());
             let ttl = Duration::from_secs(1);
             let (lease, granted_us, fence) = (None, None, Told::Nothing);
-            Value { id, capacity, weight, ttl, lease, entered_us: 0, granted_us, fence, who, note }.encode()
+            let keep = Keep::Process;
+            Value { id, capacity, weight, ttl, lease, entered_us: 0, granted_us, fence, who, note, keep }
+                .encode()
         });
         KeyValue {
             key: key.into(),

@@ -5,10 +5,10 @@ mod lab;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{About, Keep, Opening, Standing};
+use bramah_core::{About, Detached, Guard, Keep, Opening, Session, Standing};
 use bramah_lab::{Etcd as Server, servers::Flavor};
 use lab::{
-    flavors,
+    engine, flavors,
     raw::{Raw, soon},
     session_at, settled, url,
 };
@@ -18,7 +18,9 @@ const LONG: Duration = Duration::from_secs(60);
 /// The leases that there are, as etcdctl writes them.
 fn leases(server: &Server) -> Vec<String> {
     let listed = server.ctl(&["lease", "list"]).unwrap();
-    listed.lines().skip(1).map(str::to_owned).collect()
+    let mut leases: Vec<String> = listed.lines().skip(1).map(str::to_owned).collect();
+    leases.sort();
+    leases
 }
 
 /// The lease that a key hangs from.
@@ -92,4 +94,77 @@ async fn a_claim_on_the_former_lease_follows_with_the_next_renewal() {
     server.ctl(&["put", &key, said.trim_end_matches('\n'), &format!("--lease={other}")]).unwrap();
     let renewal = raw.engine.renew(raw.session, [Arc::new(claim.asking())].into()).await.unwrap();
     assert_eq!(renewal.gone, [claim.id]);
+}
+
+const HOURS: Duration = Duration::from_secs(4 * 3600);
+
+/// A lock that is left for hours, as `bramah lock --ttl 4h` leaves it: its process is gone.
+async fn left(url: &str, names: &[&str]) -> Vec<Detached> {
+    let session = Session::builder(engine(url)).ttl(LONG).keep(Keep::Nobody).open().await.unwrap();
+    let mut guards: Vec<Guard> = Vec::new();
+    for name in names {
+        guards.push(session.mutex(*name).unwrap().lock().await.unwrap());
+    }
+    let mut left = Vec::new();
+    for guard in guards {
+        left.push(guard.leave_for(HOURS).await.unwrap());
+    }
+    left
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_of_a_lock_that_was_left_ends_with_its_release() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let url = url(&server, &[0]);
+        let [one] = <[Detached; 1]>::try_from(left(&url, &["x"]).await).unwrap();
+        assert!(!leases(&server).is_empty());
+        let known = Detached::new(engine(&url), one.name().clone(), one.id());
+        assert!(known.release().await.unwrap());
+        assert_eq!(leases(&server), [""; 0], "{flavor}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_of_a_lock_that_was_left_ends_with_a_break() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let url = url(&server, &[0]);
+        let [one] = <[Detached; 1]>::try_from(left(&url, &["x"]).await).unwrap();
+        let session = session_at(&server, &[0], LONG).await;
+        assert!(session.break_hold(one.name(), one.id().tag(), "a test").await.unwrap());
+        assert_eq!(leases(&server), [format!("{:0>16}", lease(session.id()))], "{flavor}");
+        settled(&server, [session]).await;
+    }
+}
+
+/// What else hangs from it would be deleted with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_something_else_hangs_from_stays() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let url = url(&server, &[0]);
+    let [one, two] = <[Detached; 2]>::try_from(left(&url, &["x", "y"]).await).unwrap();
+    let id = one.id().session;
+    let on = lease_of(&server, &format!("x/{}", lease(id)));
+    assert_eq!(on, lease_of(&server, &format!("y/{}", lease(id))));
+    server.ctl(&["put", "/theirs", "value", &format!("--lease={on:x}")]).unwrap();
+    let known = |one: &Detached| Detached::new(engine(&url), one.name().clone(), one.id());
+    assert!(known(&one).release().await.unwrap());
+    known(&two).renew().await.expect("another lock of the same session was lost");
+    assert!(known(&two).release().await.unwrap());
+    assert_eq!(lease_of(&server, "/theirs"), on, "a key of another program was deleted");
+}
+
+/// A session that a process keeps has its lease also while it holds nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_break_leaves_the_lease_of_a_session_that_a_process_keeps() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let (holder, other) = (session_at(&server, &[0], LONG).await, session_at(&server, &[0], LONG).await);
+    let guard = holder.mutex("x").unwrap().lock().await.unwrap();
+    let before = leases(&server);
+    assert!(other.break_hold(&guard.name(), guard.tag(), "a test").await.unwrap());
+    soon(guard.lost()).await;
+    assert_eq!((before.len(), leases(&server)), (2, before));
+    drop(guard);
+    settled(&server, [holder, other]).await;
 }
