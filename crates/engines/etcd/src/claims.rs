@@ -27,6 +27,11 @@ const TRUST: Duration = Duration::from_secs(5);
 /// The same for one of many: that its watch is there is seen to by the stream that carries it.
 pub(crate) const LONG_TRUST: Duration = Duration::from_secs(30);
 
+/// How long one of another capacity is waited for that is first in line and not known to hold: it may be on its way out, and the line
+/// be free in a moment. And how often it is looked.
+const REFUSAL: Duration = Duration::from_millis(250);
+const LOOKS: Duration = Duration::from_millis(10);
+
 /// How often one that takes no place tries to enter a line that was free when it was seen.
 const GUARDED: usize = 3;
 
@@ -213,8 +218,8 @@ impl Inner {
         let floor = ops::read(&Span::one(&case.floor));
         let all = vec![ops::read(&case.span), floor.clone()];
         let mut done = self.ask(case, first(all.clone())).await?;
-        let mut before = Vec::new();
-        for tried in 1.. {
+        let (mut before, mut tried) = (Vec::new(), 0);
+        loop {
             if done.succeeded {
                 return Ok(Ok(case.behind(before, done, value(true), lease)));
             }
@@ -223,8 +228,10 @@ impl Inner {
             if queue.places.iter().any(|place| place.kv.key == case.key && place.id() == case.claim.id) {
                 return Ok(Ok(sight));
             }
-            if let Some(other) = queue.other_capacity(queue.places.len(), case.claim.capacity) {
-                return Err(case.claim.conflict(other));
+            if let Some(other) = queue.other_kind(queue.places.len(), case.claim.capacity) {
+                self.wait_for_other(case, other).await?;
+                (before, done) = (Vec::new(), self.ask(case, first(all.clone())).await?);
+                continue;
             }
             if queue.find(&case.key).is_some() || !queue.would_hold(case.claim.capacity, case.claim.weight) {
                 return Ok(Err(self.decline(case, queue)));
@@ -237,9 +244,10 @@ impl Inner {
                 success: vec![put(true), floor.clone()],
                 failure: all.clone(),
             };
-            if tried > GUARDED {
+            if tried == GUARDED {
                 break;
             }
+            tried += 1;
             before = sight.queue.places;
             done = self.ask(case, guarded).await?;
         }
@@ -281,9 +289,12 @@ impl Inner {
         let Some(value) = ours.filter(|_| case.is_on_lease(&place.kv)) else {
             return Ok(Turn::Answer(self.wait_for_former(case, queue)));
         };
-        if let Some(other) = queue.other_capacity(at, claim.capacity).filter(|_| !claim.again) {
-            self.take_back(case, place.kv.create_revision).await?;
-            return Err(claim.conflict(other));
+        if let Some(other) = queue.other_kind(at, claim.capacity).filter(|_| !claim.again) {
+            if let Err(conflict) = self.wait_for_other(case, other).await {
+                self.take_back(case, place.kv.create_revision).await?;
+                return Err(conflict);
+            }
+            return Ok(Turn::Again);
         }
         let Some(entry) = self.admit(case, place.kv.create_revision) else {
             case.room.forget(claim.id);
@@ -300,6 +311,16 @@ impl Inner {
         self.watch_ahead(case, queue, at, &entry);
         let ahead = u32::try_from(at).ok();
         Ok(Turn::Answer(Standing::Queued { ahead, wake, sleep: TRUST }))
+    }
+
+    /// A claim of another capacity is first in line: that is a conflict if it holds, or stays. A short wait if it may be going.
+    async fn wait_for_other(&self, case: &Case<'_>, other: &Value) -> Result<()> {
+        let left = case.until.since(self.clock.now());
+        if other.granted_us.is_some() || case.patience.saturating_sub(left) > REFUSAL.min(case.patience / 2) {
+            return Err(case.claim.conflict(other.capacity));
+        }
+        tokio::time::sleep(LOOKS).await;
+        Ok(())
     }
 
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.

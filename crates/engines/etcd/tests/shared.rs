@@ -112,6 +112,98 @@ async fn a_session_that_uses_a_name_in_two_ways_is_told() {
     settled(&server, [session]).await;
 }
 
+/// What a claim of this capacity says that waits, as its process wrote it.
+fn said(id: ClaimId, capacity: u32, granted: &str) -> String {
+    format!(
+        "bramah1 session={} seq={} capacity={capacity} weight=1 ttl=60000 lease=- entered=1 granted={granted} fence=- who= note=",
+        id.session, id.seq
+    )
+}
+
+/// The first in line says what the line is. One behind it that wants something else is refused; who comes after that one is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_of_the_wrong_kind_does_not_make_the_next_one_fail() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let session = session_at(&server, &[0], LONG).await;
+    let wrong = ClaimId { session: SessionId::from_bits(0xabc), seq: 5 };
+    let granted = server.ctl(&["lease", "grant", "600"]).unwrap();
+    let on = format!("--lease={}", granted.split_whitespace().nth(1).unwrap());
+    let enter = || server.ctl(&["put", "x/abc.5", &said(wrong, 3, "-"), &on]).unwrap();
+    let leave = || server.ctl(&["del", "x/abc.5"]).unwrap();
+    let first = session.mutex("x").unwrap().lock().await.unwrap();
+    enter();
+    let other = session_at(&server, &[0], LONG).await;
+    let next = lab::waiter(&other, "x");
+    lab::waiting(&session, "x", 2).await;
+    assert!(session.mutex("x").unwrap().try_lock().await.unwrap().is_none());
+    first.release().await;
+    assert!(!next.is_finished(), "beside one that is in line");
+    leave();
+    let next = lab::got(next).await;
+    next.release().await;
+    // It is the first for a moment, because the one that refused it has left.
+    for tries in [false, true] {
+        enter();
+        let mutex = other.mutex("x").unwrap();
+        let came = tokio::spawn(async move {
+            match tries {
+                true => mutex.try_lock().await.map(|tried| tried.expect("it is free")),
+                false => mutex.lock().await,
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        leave();
+        soon(came).await.unwrap().unwrap().release().await;
+    }
+    // One that stays, and one that holds.
+    for granted in ["-", "1"] {
+        server.ctl(&["put", "x/abc.5", &said(wrong, 3, granted), &on]).unwrap();
+        let refused = [soon(other.mutex("x").unwrap().lock()).await, other.mutex("x").unwrap().lock().await];
+        assert!(refused.into_iter().all(|refused| refused.unwrap_err().kind() == ErrorKind::Conflict));
+        leave();
+    }
+    for session in [session, other] {
+        assert_eq!(session.close(SOON).await.left, []);
+    }
+    until_free(&server);
+}
+
+/// However many come at once, those that want what the first has wait, and the others are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_kinds_that_come_at_once_the_one_of_the_first_is_served() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let sessions = [
+        session_at(&server, &[0], LONG).await,
+        session_at(&server, &[0], LONG).await,
+        session_at(&server, &[0], LONG).await,
+    ];
+    let first = sessions[0].mutex("x").unwrap().lock().await.unwrap();
+    let mut wrong = Vec::new();
+    let mut right = Vec::new();
+    for n in 0..60 {
+        let permits = sessions[n % 3].semaphore("x", 3).unwrap().permits(1);
+        wrong.push(tokio::spawn(async move { permits.lock().await.map(drop) }));
+        let other = sessions[1 + n % 2].mutex("x").unwrap();
+        right.push(tokio::spawn(async move { other.try_lock().await.map(|tried| tried.is_some()) }));
+        let next = session_at(&server, &[0], LONG).await;
+        let mutex = next.mutex("x").unwrap();
+        let waits = async move { mutex.lock_within(Duration::from_millis(200)).await.map(|_| true) };
+        right.push(tokio::spawn(waits));
+    }
+    for wrong in wrong {
+        assert_eq!(soon(wrong).await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    for right in right {
+        match soon(right).await.unwrap() {
+            Ok(got) => assert!(!got, "two hold it"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Timeout, "{error}"),
+        }
+    }
+    assert!(first.confirm().await.unwrap());
+    first.release().await;
+    settled(&server, sessions).await;
+}
+
 /// A transaction under one reader's lock is not done under another one's.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_reader_has_a_condition_of_its_own() {
@@ -161,11 +253,7 @@ async fn a_permit_of_an_earlier_version_is_understood() {
     let id = ClaimId { session: SessionId::from_bits(0x7777_0000_0000_0000_0000_0000_0000_0abc), seq: 5 };
     let granted = server.ctl(&["lease", "grant", "600"]).unwrap();
     let on = granted.split_whitespace().nth(1).unwrap();
-    let said = format!(
-        "bramah1 session={} seq=5 capacity=2 weight=1 ttl=600000 lease=- entered=1 granted=1 fence=- who= note=old",
-        id.session
-    );
-    server.ctl(&["put", "x/abc", &said, &format!("--lease={on}")]).unwrap();
+    server.ctl(&["put", "x/abc", &said(id, 2, "1"), &format!("--lease={on}")]).unwrap();
     let permits = session.semaphore("x", 2).unwrap();
     let one = soon(permits.permits(1).lock()).await.unwrap();
     assert!(permits.permits(1).try_lock().await.unwrap().is_none(), "the old one does not count");
