@@ -133,9 +133,9 @@ pub(crate) fn other_lease(session: SessionId, from: i64, seconds: i64) -> i64 {
 }
 
 /// The lease of a session that has had another one, which ended. Never an id that was used before: a request that revokes the one that
-/// ended may reach etcd later than this.
-pub(crate) fn new_lease() -> i64 {
-    fastrand::i64(1..)
+/// ended may reach etcd later than this. Nobody else's either: the session's own bits are in it.
+pub(crate) fn new_lease(session: SessionId) -> i64 {
+    lease(SessionId::from_bits((session.bits() >> 64) ^ u128::from(fastrand::u64(..))))
 }
 
 #[cfg(test)]
@@ -163,6 +163,7 @@ mod tests {
         assert_ne!(lease(SessionId::from_bits(0)), 0);
         assert_ne!(other_lease(session, 1, 5), other_lease(session, 1, 6));
         assert_ne!(other_lease(session, 1, 5), other_lease(session, 2, 5));
+        assert_ne!(new_lease(session), new_lease(session));
     }
 
     #[test]

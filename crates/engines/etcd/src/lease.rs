@@ -73,7 +73,7 @@ impl Inner {
         let session = opening.session;
         let known = self.rooms().get(&session).cloned();
         let sent = self.clock.now();
-        let lease = known.as_ref().map_or_else(|| layout::lease(session), |_| layout::new_lease());
+        let lease = known.as_ref().map_or_else(|| layout::lease(session), |_| layout::new_lease(session));
         if let Some(room) = known.filter(|room| !room.is_over()) {
             let terms = room.terms();
             if self.end_lapsed(&room, patience).await? {
