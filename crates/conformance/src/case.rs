@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location};
 
 use bramah_core::{
-    Asking, Capacities, Error, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking,
+    Asking, Capacities, Error, Fencing, Leasing, Liveness, Modes, Order, Profile, Seats, Strays, Waking, line,
 };
 
 use crate::{Later, Target, bench::Bench};
@@ -34,6 +34,8 @@ pub enum Need {
     LastingFences,
     /// Several claims of one session on one name.
     ManySeats,
+    /// The same of claims that share a lock.
+    ManyShared,
     /// Claims that expire when the store does not hear of them.
     Expiry,
     /// Claims with a lease each.
@@ -124,6 +126,10 @@ impl Need {
             Self::ManySeats => {
                 (profile.seats == Seats::Many, "the profile has one seat for a session and name")
             }
+            Self::ManyShared => (
+                profile.seats.is_many(line::WHOLE),
+                "the profile has one shared claim for a session and name",
+            ),
             Self::Expiry => {
                 (profile.liveness != Liveness::Connection, "the profile has no expiry of a living process")
             }

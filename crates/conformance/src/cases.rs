@@ -3,6 +3,7 @@
 mod asking;
 mod cancellation;
 mod dropping;
+mod examples;
 mod exclusive;
 mod fence;
 mod laws;
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Case> {
         refusals::cases(),
         secrets::cases(),
         peers::cases(),
+        examples::cases(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tracing::{Instrument, debug, debug_span, trace};
 
 use crate::{
-    Error, ErrorKind, Fence, Leasing, Moment, Order as ServiceOrder, Result, Seats, Standing, Wait, Wake,
-    Woken,
+    Error, ErrorKind, Fence, Leasing, Moment, Order as ServiceOrder, Result, Standing, Wait, Wake, Woken,
     core::{Core, Flight, Handle, Want},
     gate::{Busy, Pass, Turn},
     hold::Hold,
@@ -78,7 +77,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
     };
     let (mut trouble, mut reopened) = (Trouble::none(), 0);
     let mut seat = attempt.sit(want, wait, pass);
-    let mut first = Some(started).filter(|_| core.profile.seats == Seats::Many);
+    let mut first = Some(started).filter(|_| core.profile.seats.is_many(want.capacity));
     let mut turn = None;
     loop {
         if core.is_closed() {
@@ -204,7 +203,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
 
 /// The local queue where a session has one seat a name. `None` is busy.
 async fn pass_gate(core: &Core, want: &Want, patience: Patience) -> Result<Option<Option<Pass>>> {
-    if core.profile.seats == Seats::Many {
+    if core.profile.seats.is_many(want.capacity) {
         return Ok(Some(None));
     }
     if patience == Patience::Try {

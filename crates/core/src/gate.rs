@@ -1,6 +1,7 @@
 //! A local queue in front of stores where a session can claim a name once.
 //!
-//! Where the profile says [`Seats::One`](crate::Seats) (a lease key in etcd, an advisory lock on a connection), two
+//! Where the profile says [`Seats::One`](crate::Seats) (an advisory lock on a connection), or
+//! [`Seats::OneMutex`](crate::Seats) for a mutex (a lease key in etcd), two
 //! tasks of one process would share the store's claim and both believe in it. The gate lets one through at a time,
 //! in order. Everywhere else every waiter stands in the store's own line, and this is not used.
 //!

@@ -94,6 +94,19 @@ pub enum Seats {
     Many,
     /// One; the tasks of a process queue in front of it.
     One,
+    /// One for a mutex (capacity 1), as with `One`; as many as there are waiters for every other capacity.
+    OneMutex,
+}
+
+impl Seats {
+    /// Whether one session can have several claims on a name of this capacity.
+    pub fn is_many(self, capacity: u32) -> bool {
+        match self {
+            Self::Many => true,
+            Self::One => false,
+            Self::OneMutex => capacity > 1,
+        }
+    }
 }
 
 /// Who ends a fixed lease.

@@ -220,8 +220,8 @@ async fn service(inner: &Inner) -> Result<Service> {
     let name = Name::new(format!("bramah/doctor/{session}"))?;
     let layout = &inner.layout;
     let put = |key: &[u8]| ops::put(key, Vec::new(), 0);
-    let (claim, broken, all) = (layout.claim(&name, session), layout.broken(&name), layout.all());
-    let lock = vec![put(&claim), ops::delete(&layout.claim(&name, other)), ops::read(&layout.line(&name))];
+    let (claim, broken, all) = (layout.mutex(&name, session), layout.broken(&name), layout.all());
+    let lock = vec![put(&claim), ops::delete(&layout.mutex(&name, other)), ops::read(&layout.line(&name))];
     let records = vec![put(&broken), put(&layout.floor(&name)), ops::read(&layout.breaks(None))];
     let rights = Rights {
         lock: may(net, &claim, lock).await.map_err(explain)?,

@@ -1,8 +1,8 @@
-//! How a claim is entered, asked about and left.
+//! How a claim is entered, and asked about.
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Claim, Exit, Fence, Moment, Result, Standing, Wait, line};
+use bramah_core::{Claim, Fence, Moment, Result, Standing, Wait, line};
 
 use crate::{
     behind::reads,
@@ -17,7 +17,7 @@ use crate::{
     queue::{Obstacle, Place, Queue},
     room::{Entry, Room, Unwatched},
     turnstile::Turnstile,
-    value::{Record, Told, Value, read_floor},
+    value::{Told, Value, read_floor},
     watches::Wanted,
 };
 
@@ -26,6 +26,11 @@ const TRUST: Duration = Duration::from_secs(5);
 
 /// The same for one of many: that its watch is there is seen to by the stream that carries it.
 pub(crate) const LONG_TRUST: Duration = Duration::from_secs(30);
+
+/// How long one of another capacity is waited for that is first in line and not known to hold: it may be on its way out, and the line
+/// be free in a moment. And how often it is looked.
+const REFUSAL: Duration = Duration::from_millis(250);
+const LOOKS: Duration = Duration::from_millis(10);
 
 /// How often one that takes no place tries to enter a line that was free when it was seen.
 const GUARDED: usize = 3;
@@ -73,7 +78,7 @@ impl Inner {
             room: &room,
             claim,
             turnstile: &turnstile,
-            key: self.layout.claim(&claim.name, claim.id.session),
+            key: self.layout.claim(claim),
             span: self.layout.line(&claim.name),
             floor: self.layout.floor(&claim.name),
             patience,
@@ -113,7 +118,7 @@ impl Inner {
         let left = case.until.since(self.clock.now()).max(Duration::from_millis(1));
         match self.net.txn(txn, left).await {
             Err(trouble) if trouble.is_lease_gone() => {
-                self.end(case.room);
+                case.room.end();
                 Err(self.over())
             }
             // What was left of the time says nothing to anybody.
@@ -184,7 +189,7 @@ impl Inner {
     async fn enter(self: &Arc<Self>, case: &Case<'_>) -> Result<Result<Sight, Standing>> {
         let lease = case.room.terms().lease;
         let now_us = self.clock.wall_us();
-        let value = |granted| Value::entering(case.claim, &case.room.who, now_us, granted);
+        let value = |granted| Value::entering(case.claim, case.room, now_us, granted);
         let put = |granted| ops::put(&case.key, value(granted).encode(), lease);
         let first = |failure: Vec<RequestOp>| TxnRequest {
             compare: vec![ops::created(&case.span, 0), ops::created(&Span::one(&case.floor), 0)],
@@ -213,8 +218,8 @@ impl Inner {
         let floor = ops::read(&Span::one(&case.floor));
         let all = vec![ops::read(&case.span), floor.clone()];
         let mut done = self.ask(case, first(all.clone())).await?;
-        let mut before = Vec::new();
-        for tried in 1.. {
+        let (mut before, mut tried) = (Vec::new(), 0);
+        loop {
             if done.succeeded {
                 return Ok(Ok(case.behind(before, done, value(true), lease)));
             }
@@ -223,8 +228,10 @@ impl Inner {
             if queue.places.iter().any(|place| place.kv.key == case.key && place.id() == case.claim.id) {
                 return Ok(Ok(sight));
             }
-            if let Some(other) = queue.other_capacity(queue.places.len(), case.claim.capacity) {
-                return Err(case.claim.conflict(other));
+            if let Some(other) = queue.other_kind(queue.places.len(), case.claim.capacity) {
+                self.wait_for_other(case, other).await?;
+                (before, done) = (Vec::new(), self.ask(case, first(all.clone())).await?);
+                continue;
             }
             if queue.find(&case.key).is_some() || !queue.would_hold(case.claim.capacity, case.claim.weight) {
                 return Ok(Err(self.decline(case, queue)));
@@ -237,9 +244,10 @@ impl Inner {
                 success: vec![put(true), floor.clone()],
                 failure: all.clone(),
             };
-            if tried > GUARDED {
+            if tried == GUARDED {
                 break;
             }
+            tried += 1;
             before = sight.queue.places;
             done = self.ask(case, guarded).await?;
         }
@@ -281,9 +289,12 @@ impl Inner {
         let Some(value) = ours.filter(|_| case.is_on_lease(&place.kv)) else {
             return Ok(Turn::Answer(self.wait_for_former(case, queue)));
         };
-        if let Some(other) = queue.other_capacity(at, claim.capacity).filter(|_| !claim.again) {
-            self.take_back(case, place.kv.create_revision).await?;
-            return Err(claim.conflict(other));
+        if let Some(other) = queue.other_kind(at, claim.capacity).filter(|_| !claim.again) {
+            if let Err(conflict) = self.wait_for_other(case, other).await {
+                self.take_back(case, place.kv.create_revision).await?;
+                return Err(conflict);
+            }
+            return Ok(Turn::Again);
         }
         let Some(entry) = self.admit(case, place.kv.create_revision) else {
             case.room.forget(claim.id);
@@ -302,9 +313,19 @@ impl Inner {
         Ok(Turn::Answer(Standing::Queued { ahead, wake, sleep: TRUST }))
     }
 
+    /// A claim of another capacity is first in line: that is a conflict if it holds, or stays. A short wait if it may be going.
+    async fn wait_for_other(&self, case: &Case<'_>, other: &Value) -> Result<()> {
+        let left = case.until.since(self.clock.now());
+        if other.granted_us.is_some() || case.patience.saturating_sub(left) > REFUSAL.min(case.patience / 2) {
+            return Err(case.claim.conflict(other.capacity));
+        }
+        tokio::time::sleep(LOOKS).await;
+        Ok(())
+    }
+
     /// The claim was seen in its line, as created then. `None` if that is another one than was seen before.
     pub(crate) fn admit(&self, case: &Case<'_>, create: i64) -> Option<Arc<Entry>> {
-        case.room.admit(case.claim.id, create, || case.turnstile.clone().admit())
+        case.room.admit(case.claim.id, &case.key, create, || case.turnstile.clone().admit())
     }
 
     /// Another claim of this session is in the way, and on its way out.
@@ -392,50 +413,6 @@ impl Inner {
         let success = vec![ops::delete(&case.key)];
         self.ask(case, TxnRequest { compare, success, failure: Vec::new() }).await.map(drop)
     }
-
-    /// Leaves, or has somebody leave.
-    pub(crate) async fn withdraw(&self, claim: &Claim, exit: &Exit) -> Result<()> {
-        let patience = self.net.patience(claim.ttl);
-        let left = match exit {
-            Exit::Own => self.leave(claim, patience).await,
-            Exit::Broken(cause) => {
-                let record = Record { id: claim.id, at_us: self.clock.wall_us(), cause: cause.clone() };
-                self.evict(claim, &record, patience).await
-            }
-        };
-        left.map_err(|trouble| self.net.explain(&trouble))
-    }
-
-    pub(crate) async fn leave(&self, claim: &Claim, patience: Duration) -> Result<(), Trouble> {
-        let key = self.layout.claim(&claim.name, claim.id.session);
-        let known = self.rooms().get(&claim.id.session).cloned().and_then(|room| room.forget(claim.id));
-        let create = match known {
-            Some(entry) => entry.create,
-            None => {
-                let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
-                let place = done.take(0).pop().map(Place::of);
-                // Another claim of the session has the key: it is not ours to delete.
-                match place.filter(|place| place.id() == claim.id) {
-                    Some(place) => place.kv.create_revision,
-                    None => return Ok(()),
-                }
-            }
-        };
-        let compare = vec![ops::created(&Span::one(&key), create)];
-        let txn = TxnRequest { compare, success: vec![ops::delete(&key)], failure: Vec::new() };
-        self.net.txn(txn, patience).await.map(drop)
-    }
-
-    async fn evict(&self, claim: &Claim, record: &Record, patience: Duration) -> Result<(), Trouble> {
-        let span = self.layout.line(&claim.name);
-        let mut done = self.net.reads(std::slice::from_ref(&span), patience).await?;
-        let queue = Queue::of(&span.from, done.take(0), done.revision);
-        let Some(place) = queue.places.iter().find(|place| place.id() == claim.id) else { return Ok(()) };
-        let compare = vec![ops::created(&Span::one(&place.kv.key), place.kv.create_revision)];
-        let kept = ops::put(&self.layout.broken(&claim.name), record.encode(), 0);
-        let success = vec![ops::delete(&place.kv.key), kept];
-        self.net.txn(TxnRequest { compare, success, failure: Vec::new() }, patience).await.map(drop)
-    }
 }
 
 impl Case<'_> {
@@ -461,7 +438,8 @@ impl Case<'_> {
     }
 
     pub(crate) fn is_on_lease(&self, kv: &KeyValue) -> bool {
-        kv.lease == self.room.terms().lease || kv.lease == crate::layout::lease(self.claim.id.session)
+        let terms = self.room.terms();
+        kv.lease == terms.lease || kv.lease == terms.former
     }
 }
 

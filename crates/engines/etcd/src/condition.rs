@@ -22,10 +22,9 @@ impl Condition {
 
 impl Inner {
     pub(crate) fn condition(&self, guard: &Guard) -> Option<Condition> {
-        let (name, tag) = (guard.name(), guard.tag());
         let rooms: Vec<_> = self.rooms().values().cloned().collect();
-        let found = rooms.iter().find_map(|room| Some((room.session, room.tagged(tag)?)));
-        let (session, entry) = found.filter(|_| guard.is_held())?;
-        Some(Condition { key: self.layout.claim(&name, session), create_revision: entry.create })
+        let found = rooms.iter().find_map(|room| room.tagged(guard.tag()));
+        let entry = found.filter(|_| guard.is_held())?;
+        Some(Condition { key: entry.key.clone(), create_revision: entry.create })
     }
 }

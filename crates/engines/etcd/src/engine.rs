@@ -77,7 +77,7 @@ impl Engine for Etcd {
             fence: Fencing::Durable,
             liveness: Liveness::Session,
             wake: Waking::Pushed,
-            seats: Seats::One,
+            seats: Seats::OneMutex,
             lease: Leasing::Kept,
             strays: Strays::Listed,
             asking: Asking::Never,

@@ -1,6 +1,6 @@
 //! What etcd complains about, as core says it.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use bramah_core::{Error, ErrorKind};
 use tonic::{Code, Status};
@@ -30,6 +30,11 @@ impl Trouble {
         self.says("has been compacted")
     }
 
+    /// Whether what answered is no etcd.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self, Self::Said(status) if is_foreign(status))
+    }
+
     fn says(&self, words: &str) -> bool {
         matches!(self, Self::Said(status) if status.message().contains(words))
     }
@@ -50,7 +55,9 @@ impl Trouble {
         };
         let said: String = status.message().chars().take(200).flat_map(char::escape_debug).collect();
         let says = |words: &str| status.message().contains(words);
-        let (kind, text) = if says("authentication failed") || says("authentication is not enabled") {
+        let (kind, text) = if let Some(text) = unreached(status) {
+            (ErrorKind::Unavailable, text)
+        } else if says("authentication failed") || says("authentication is not enabled") {
             (ErrorKind::Denied, format!("{said}; check the user and the password"))
         } else if says("user name is empty") {
             (ErrorKind::Denied, format!("{said}; it asks who you are: etcd://user:password@host"))
@@ -74,6 +81,41 @@ impl Trouble {
         };
         Error::caused(kind, format!("etcd at {members}: {text}"), Said(status.message().to_owned()))
     }
+}
+
+/// Why no etcd was reached, and what to do next; `None` if one was. tonic says no more than "transport error".
+fn unreached(status: &Status) -> Option<String> {
+    let mut cause =
+        std::error::Error::source(status).filter(|cause| cause.is::<tonic::transport::Error>())?;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let why: String = cause.to_string().chars().take(200).flat_map(char::escape_debug).collect();
+    let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    Some(match (status.message(), kind) {
+        (_, Some(io::ErrorKind::ConnectionRefused)) => {
+            "connection refused: nothing listens there; is etcd running, and is the port right (2379 by default)?".to_owned()
+        }
+        ("dns error", _) => format!("{why}; check the host in the url"),
+        ("tcp connect error", _) => format!("{why}; can it be reached from here?"),
+        _ if is_foreign(status) => {
+            "what listens there does not look like etcd; check host and port, and whether it wants TLS (etcds://)".to_owned()
+        }
+        _ => format!("{why}; check that etcd runs there, and whether it wants TLS (etcds://)"),
+    })
+}
+
+/// Whether what answered does not speak HTTP/2, as every etcd does.
+fn is_foreign(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        // What h2 says of a first frame that is none.
+        if error.to_string().contains("frame with invalid size") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// What was said, without what tonic has around it.

@@ -1,15 +1,19 @@
 //! The names of keys.
 //!
 //! ```text
-//! <prefix><name>/<lease, in hex>     a claim: what `etcdctl lock <prefix><name>` takes
+//! <prefix><name>/<lease>             a claim of capacity 1, the lease in hex: what `etcdctl lock <prefix><name>` takes
+//! <prefix><name>/<lease>.<seq>       a claim of a larger capacity, its number in its session in hex
 //! <prefix>/bramah/floor/<name>       a fence that later ones have to be above
 //! <prefix>/bramah/broken/<name>      the last hold that was ended by force
 //! ```
 //!
+//! A session has one claim on a mutex at a time, and any number of claims on a read-write lock or a semaphore. Earlier versions had
+//! one key for those, too, without the number.
+//!
 //! No name begins with a slash, so what is below `<prefix>/bramah/` is in no line. Nobody but the children of `<name>/` is in the
 //! line of `name`: what has one more slash belongs to another name.
 
-use bramah_core::{Name, SessionId};
+use bramah_core::{Claim, Name, SessionId};
 
 /// The names of keys under a prefix.
 #[derive(Clone, Debug)]
@@ -49,8 +53,24 @@ impl Layout {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The key of a session's claim.
-    pub(crate) fn claim(&self, name: &Name, session: SessionId) -> Vec<u8> {
+    /// The key of a claim.
+    pub(crate) fn claim(&self, claim: &Claim) -> Vec<u8> {
+        let mut key = self.mutex(&claim.name, claim.id.session);
+        if claim.capacity > 1 {
+            key.extend_from_slice(format!(".{:x}", claim.id.seq).as_bytes());
+        }
+        key
+    }
+
+    /// The keys that a claim may have which an earlier version entered.
+    pub(crate) fn candidates(&self, claim: &Claim) -> Vec<Vec<u8>> {
+        let mut keys = vec![self.claim(claim), self.mutex(&claim.name, claim.id.session)];
+        keys.dedup();
+        keys
+    }
+
+    /// The key of a session's claim on a mutex.
+    pub(crate) fn mutex(&self, name: &Name, session: SessionId) -> Vec<u8> {
         format!("{}{name}/{:x}", self.prefix, lease(session)).into_bytes()
     }
 
@@ -105,15 +125,25 @@ pub(crate) fn lease(session: SessionId) -> i64 {
     i64::try_from(low).unwrap_or(i64::MAX).max(1)
 }
 
-/// The lease of a session whose ttl was changed: etcd has no way to change that of a lease.
-pub(crate) fn other_lease(session: SessionId, seconds: i64) -> i64 {
+/// The lease of a session whose ttl was changed, for etcd has no way to change that of a lease. Asked for again, it is the same.
+pub(crate) fn other_lease(session: SessionId, from: i64, seconds: i64) -> i64 {
     let high = session.bits() >> 64;
     let mixed = high ^ u128::from(seconds.unsigned_abs()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    lease(SessionId::from_bits(mixed))
+    lease(SessionId::from_bits(mixed ^ u128::from(from.unsigned_abs()).wrapping_mul(0xbf58_476d_1ce4_e5b9)))
+}
+
+/// The lease of a session that has had another one, which ended. Never an id that was used before: a request that revokes the one that
+/// ended may reach etcd later than this. Nobody else's either: the session's own bits are in it.
+pub(crate) fn new_lease(session: SessionId) -> i64 {
+    lease(SessionId::from_bits((session.bits() >> 64) ^ u128::from(fastrand::u64(..))))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use bramah_core::{ClaimId, Wait};
+
     use super::*;
 
     #[test]
@@ -121,7 +151,7 @@ mod tests {
         let layout = Layout::new("p/");
         let session = SessionId::from_bits(u128::from(u64::MAX) << 64 | 0x8000_0000_0000_0abc);
         let name = Name::new("a/b").unwrap();
-        let key = layout.claim(&name, session);
+        let key = layout.mutex(&name, session);
         assert_eq!(key, b"p/a/b/abc");
         assert_eq!(layout.name_of(&key), Some((name.clone(), "abc")));
         assert_eq!(layout.line(&name), Span { from: b"p/a/b/".into(), to: b"p/a/b0".into() });
@@ -131,7 +161,33 @@ mod tests {
             is_child(b"p/a/", b"p/a/1") && !is_child(b"p/a/", b"p/a/b/1") && !is_child(b"p/a/", b"p/b/1")
         );
         assert_ne!(lease(SessionId::from_bits(0)), 0);
-        assert_ne!(other_lease(session, 5), other_lease(session, 6));
+        assert_ne!(other_lease(session, 1, 5), other_lease(session, 1, 6));
+        assert_ne!(other_lease(session, 1, 5), other_lease(session, 2, 5));
+        assert_ne!(new_lease(session), new_lease(session));
+    }
+
+    #[test]
+    fn claims_of_one_session_have_keys_of_their_own_where_they_may_hold_together() {
+        let layout = Layout::new("p/");
+        let claim = |capacity, seq| Claim {
+            id: ClaimId { session: SessionId::from_bits(0xabc), seq },
+            name: Name::new("a/b").unwrap(),
+            capacity,
+            weight: 1,
+            wait: Wait::Line,
+            again: false,
+            floor: None,
+            ttl: Duration::from_secs(1),
+            lease: None,
+            note: "".into(),
+        };
+        assert_eq!(layout.claim(&claim(1, 17)), b"p/a/b/abc");
+        assert_eq!(layout.claim(&claim(3, 17)), b"p/a/b/abc.11");
+        assert_eq!(layout.candidates(&claim(1, 17)), [b"p/a/b/abc".to_vec()]);
+        assert_eq!(layout.candidates(&claim(3, 17)), [b"p/a/b/abc.11".to_vec(), b"p/a/b/abc".to_vec()]);
+        let key = layout.claim(&claim(3, 17));
+        assert_eq!(layout.name_of(&key), Some((Name::new("a/b").unwrap(), "abc.11")));
+        assert!(is_child(&layout.line(&Name::new("a/b").unwrap()).from, &key));
     }
 
     #[test]

@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl Inner {
     /// The room of an open session.
     pub(crate) fn room(&self, session: SessionId) -> Result<Arc<Room>> {
-        self.rooms().get(&session).cloned().ok_or_else(|| self.over())
+        let room = self.rooms().get(&session).cloned();
+        room.filter(|room| !room.is_over()).ok_or_else(|| self.over())
     }
 
     pub(crate) fn over(&self) -> Error {
@@ -34,16 +35,6 @@ impl Inner {
             ErrorKind::Lost,
             format!("etcd at {members}: the session's lease has ended, and its locks with it"),
         )
-    }
-
-    /// The session's lease is gone.
-    pub(crate) fn end(&self, room: &Arc<Room>) {
-        let mut rooms = self.rooms();
-        if rooms.get(&room.session).is_some_and(|known| Arc::ptr_eq(known, room)) {
-            rooms.remove(&room.session);
-        }
-        drop(rooms);
-        room.end();
     }
 
     /// How many seconds are asked for, so that the lease outlives what core counts on by the margin.
@@ -56,7 +47,7 @@ impl Inner {
     fn terms(&self, lease: i64, seconds: i64, wanted: Duration, proven: bramah_core::Moment) -> Terms {
         let granted = Duration::from_secs(seconds.unsigned_abs());
         let most = granted.saturating_sub(self.net.config().margin).saturating_sub(Terms::slack(wanted));
-        Terms { lease, seconds, ttl: wanted.min(most), proven }
+        Terms { lease, former: lease, seconds, ttl: wanted.min(most), proven }
     }
 
     pub(crate) async fn open(&self, opening: &Opening) -> Result<Duration> {
@@ -82,13 +73,14 @@ impl Inner {
         let session = opening.session;
         let known = self.rooms().get(&session).cloned();
         let sent = self.clock.now();
-        if let Some(room) = known {
+        let lease = known.as_ref().map_or_else(|| layout::lease(session), |_| layout::new_lease(session));
+        if let Some(room) = known.filter(|room| !room.is_over()) {
             let terms = room.terms();
             if self.end_lapsed(&room, patience).await? {
                 return Ok(None);
             }
             if !self.net.keep_alive(terms.lease, patience).await? {
-                self.end(&room);
+                room.end();
                 return Ok(None);
             }
             room.prove(sent);
@@ -99,7 +91,6 @@ impl Inner {
             room.set_terms(terms);
             return Ok(Some(terms.ttl));
         }
-        let lease = layout::lease(session);
         let terms = match self.net.grant(lease, wanted, patience).await {
             Ok(seconds) => self.terms(lease, seconds, opening.ttl, sent),
             // Nobody else has our id: it is our own, from a call whose answer was lost.
@@ -116,8 +107,22 @@ impl Inner {
             }
             Err(trouble) => return Err(trouble),
         };
-        self.rooms().insert(session, Arc::new(Room::new(opening, terms)));
-        Ok(Some(terms.ttl))
+        let is_first = {
+            let mut rooms = self.rooms();
+            let is_first = rooms.get(&session).is_none_or(|room| room.is_over());
+            if is_first {
+                rooms.insert(session, Arc::new(Room::new(opening, terms)));
+            }
+            is_first
+        };
+        if is_first {
+            return Ok(Some(terms.ttl));
+        }
+        // Another task has opened it meanwhile: a session has one lease. Ours runs out by itself if it cannot be ended.
+        if self.room(session).is_ok_and(|room| room.terms().lease != terms.lease) {
+            let _ = self.net.revoke(terms.lease, patience).await;
+        }
+        Ok(None)
     }
 
     /// Hangs the session's claims from another lease: that of one cannot be changed.
@@ -129,7 +134,7 @@ impl Inner {
         ttl: Duration,
         patience: Duration,
     ) -> Result<Terms, Trouble> {
-        let lease = layout::other_lease(session, wanted);
+        let lease = layout::other_lease(session, from, wanted);
         let sent = self.clock.now();
         let seconds = match self.net.grant(lease, wanted, patience).await {
             Err(trouble) if trouble.is_lease_there() => {
@@ -138,26 +143,44 @@ impl Inner {
             }
             granted => granted?,
         };
-        let terms = self.terms(lease, seconds, ttl, sent);
-        let keys = self.net.lease(from, true, patience).await?.map(|told| told.keys).unwrap_or_default();
-        for key in keys.into_iter().filter(|_| from != lease) {
-            let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
-            let Some(kv) = done.take(0).pop() else { continue };
-            let place = Place::of(kv);
-            let Some(value) = place.value.as_ref().filter(|value| value.id.session == session) else {
-                continue;
-            };
-            let fence = place.fence().map_or(Told::Nothing, Told::This);
-            let value = Value { ttl: terms.ttl, fence, ..value.clone() };
-            let txn = TxnRequest {
-                compare: vec![ops::written(&key, place.kv.mod_revision)],
-                success: vec![ops::put(&key, value.encode(), lease)],
-                ..TxnRequest::default()
-            };
-            let moved = self.net.txn(txn, patience).await?;
-            debug!(moved = moved.succeeded, "a claim hangs from another lease");
-        }
+        let terms = Terms { former: from, ..self.terms(lease, seconds, ttl, sent) };
+        self.move_keys(session, &terms, patience).await?;
         Ok(terms)
+    }
+
+    /// Hangs the session's claims from its lease that hang from its former one.
+    pub(crate) async fn move_keys(
+        &self,
+        session: SessionId,
+        terms: &Terms,
+        patience: Duration,
+    ) -> Result<(), Trouble> {
+        let told = self.net.lease(terms.former, true, patience).await?;
+        let keys = told.map(|told| told.keys).unwrap_or_default();
+        for key in keys.into_iter().filter(|_| terms.former != terms.lease) {
+            // Again if it was written meanwhile.
+            for _ in 0..TRIES {
+                let mut done = self.net.reads(&[Span::one(&key)], patience).await?;
+                let Some(kv) = done.take(0).pop() else { break };
+                let place = Place::of(kv);
+                let Some(value) = place.value.as_ref().filter(|value| value.id.session == session) else {
+                    break;
+                };
+                let fence = place.fence().map_or(Told::Nothing, Told::This);
+                let value = Value { ttl: terms.ttl, fence, ..value.clone() };
+                let txn = TxnRequest {
+                    compare: vec![ops::written(&key, place.kv.mod_revision)],
+                    success: vec![ops::put(&key, value.encode(), terms.lease)],
+                    ..TxnRequest::default()
+                };
+                let moved = self.net.txn(txn, patience).await?.succeeded;
+                debug!(moved, "a claim hangs from another lease");
+                if moved {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Has the lease live for its time from now on.
@@ -173,7 +196,7 @@ impl Inner {
                 Ok(())
             }
             Ok(false) => {
-                self.end(room);
+                room.end();
                 Err(self.over())
             }
             Err(trouble) => Err(self.net.explain(&trouble)),
@@ -189,22 +212,25 @@ impl Inner {
         }
         debug!(session = ?room.session, "a session that was not proven in time is ended");
         self.net.revoke(room.terms().lease, patience).await?;
-        self.end(room);
+        room.end();
         Ok(true)
     }
 
     /// Ends the session's lease, if nothing hangs from it: what was left behind is to stay.
     pub(crate) async fn close(&self, session: SessionId) -> Result<()> {
         let room = self.rooms().remove(&session);
-        let lease = room.as_ref().map_or_else(|| layout::lease(session), |room| room.terms().lease);
+        let mut leases = vec![layout::lease(session)];
         if let Some(room) = room {
+            let terms = room.terms();
+            leases = vec![terms.lease, terms.former];
+            leases.dedup();
             room.end();
         }
         let patience = self.net.config().timeout;
-        let explain = |trouble: Trouble| self.net.explain(&trouble);
-        match self.net.lease(lease, true, patience).await.map_err(explain)? {
-            Some(told) if told.keys.is_empty() => self.net.revoke(lease, patience).await.map_err(explain),
-            _ => Ok(()),
+        for lease in leases {
+            let ended = self.end_if_bare(lease, patience).await;
+            ended.map_err(|trouble| self.net.explain(&trouble))?;
         }
+        Ok(())
     }
 }

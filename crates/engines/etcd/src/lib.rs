@@ -4,7 +4,8 @@
 //! etcd's own concurrency package, so `etcdctl lock` and Go programs stand in the same lines:
 //!
 //! ```text
-//! <prefix><name>/<lease, in hex>     a claim
+//! <prefix><name>/<lease>             a claim on a mutex, the lease in hex
+//! <prefix><name>/<lease>.<seq>       a claim of a reader, a writer or a permit
 //! <prefix>/bramah/floor/<name>       a fence that later ones have to be above (only if a quorum raised one)
 //! <prefix>/bramah/broken/<name>      the last hold that was ended by force
 //! ```
@@ -32,6 +33,7 @@ mod engine;
 mod error;
 mod layout;
 mod lease;
+mod leaving;
 mod net;
 mod ops;
 pub mod proto;

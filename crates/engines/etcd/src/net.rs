@@ -205,7 +205,10 @@ impl Net {
                 Ok(Err(status)) if is_passing(&status) => {
                     debug!(member = way.member, said = status.message(), "the next member is asked");
                     self.leave(&way, false);
-                    last = Some(Trouble::Said(status));
+                    // What is no etcd is told, also if it hangs up the next time.
+                    if !last.as_ref().is_some_and(Trouble::is_foreign) {
+                        last = Some(Trouble::Said(status));
+                    }
                 }
                 Ok(Err(status)) => {
                     self.hear(&way);

@@ -82,10 +82,11 @@ impl Queue {
         self.places.iter().find_map(|place| place.value.as_ref()).map_or(1, |value| value.capacity)
     }
 
-    /// A capacity in use among the first `count` that is not this one.
-    pub(crate) fn other_capacity(&self, count: usize, capacity: u32) -> Option<u32> {
-        let values = self.places.iter().take(count).filter_map(|place| place.value.as_ref());
-        values.map(|value| value.capacity).find(|other| *other != capacity)
+    /// The first claim of ours among the first `count`, if its capacity is not this one. It says what the capacity of the line is; one
+    /// behind it with another capacity is refused, and on its way out.
+    pub(crate) fn other_kind(&self, count: usize, capacity: u32) -> Option<&Value> {
+        let first = self.places.iter().take(count).find_map(|place| place.value.as_ref());
+        first.filter(|first| first.capacity != capacity)
     }
 
     /// How many from the head on hold, as a claim of this capacity counts.
@@ -133,6 +134,8 @@ pub(crate) enum Obstacle<'q> {
 mod tests {
     use std::time::Duration;
 
+    use bramah_core::Keep;
+
     use super::*;
 
     fn kv(key: &str, at: i64, said: Option<(u32, u32)>) -> KeyValue {
@@ -141,7 +144,9 @@ mod tests {
             let (who, note) = ("".into(), "".into());
             let ttl = Duration::from_secs(1);
             let (lease, granted_us, fence) = (None, None, Told::Nothing);
-            Value { id, capacity, weight, ttl, lease, entered_us: 0, granted_us, fence, who, note }.encode()
+            let keep = Keep::Process;
+            Value { id, capacity, weight, ttl, lease, entered_us: 0, granted_us, fence, who, note, keep }
+                .encode()
         });
         KeyValue {
             key: key.into(),
@@ -179,7 +184,12 @@ mod tests {
         let queue = Queue::of(b"a/", kvs, 20);
         assert_eq!(queue.obstacle(1, 3, 2), Obstacle::Line);
         assert_eq!(queue.obstacle(2, 3, 2), Obstacle::Key { key: b"a/2", puts: true });
-        assert_eq!(queue.other_capacity(4, 5), Some(3));
+        assert_eq!(queue.other_kind(4, 5).map(|first| first.capacity), Some(3));
+        assert_eq!((queue.other_kind(4, 3), queue.other_kind(0, 5)), (None, None));
+        let kvs = vec![kv("a/1", 1, None), kv("a/2", 2, Some((1, 1))), kv("a/3", 3, Some((3, 1)))];
+        let queue = Queue::of(b"a/", kvs, 20);
+        assert_eq!(queue.other_kind(3, 1), None, "one that is refused itself says nothing");
+        assert_eq!(queue.other_kind(3, 3).map(|first| first.capacity), Some(1));
         assert!(!queue.would_hold(100, 1) && Queue::of(b"x/", Vec::new(), 1).would_hold(1, 1));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use bramah_core::{Claim, ClaimId, ErrorKind, Keep, Renewal, Result, SessionId};
 
-use crate::{engine::Inner, error::Trouble, queue::Place, room::Room};
+use crate::{engine::Inner, error::Trouble, proto::mvccpb::KeyValue, queue::Place, room::Room};
 
 impl Inner {
     /// Keeps the lease alive, and looks whether the claims are there: a server that renews a lease which it has revoked, and one that
@@ -42,15 +42,28 @@ impl Inner {
                 entry.ring();
             }
         }
-        for (id, (key, create)) in &seen.there {
-            if let Some(entry) = room.known(*id) {
-                if entry.create == *create {
-                    self.watch_own(room, &entry, key, seen.revision);
-                } else {
+        let terms = room.terms();
+        for (id, kv) in &seen.there {
+            let is_kept = kv.lease == terms.lease || kv.lease == terms.former;
+            match room.known(*id) {
+                // What hangs from another lease will go with that, whatever we renew.
+                _ if !is_kept => {
                     room.forget(*id);
                     renewal.gone.push(*id);
                 }
+                Some(entry) if entry.create == kv.create_revision => {
+                    self.watch_own(room, &entry, &kv.key, seen.revision);
+                }
+                Some(_) => {
+                    room.forget(*id);
+                    renewal.gone.push(*id);
+                }
+                None => {}
             }
+        }
+        if seen.there.values().any(|kv| kv.lease != terms.lease) {
+            // Entered while the session moved to another lease: its former one is not kept alive any more.
+            self.move_keys(room.session, &terms, patience).await.map_err(explain)?;
         }
         Ok(renewal)
     }
@@ -93,8 +106,13 @@ impl Inner {
         others: Vec<Vec<u8>>,
         patience: Duration,
     ) -> Result<Seen, Trouble> {
-        let own = |claim: &Arc<Claim>| self.layout.claim(&claim.name, claim.id.session);
-        let mut keys: Vec<Vec<u8>> = claims.iter().map(own).chain(others).collect();
+        let is_open_here = self.rooms().contains_key(&session);
+        let own = |claim: &Arc<Claim>| match is_open_here {
+            true => vec![self.layout.claim(claim)],
+            // Another process entered it, perhaps of an earlier version.
+            false => self.layout.candidates(claim),
+        };
+        let mut keys: Vec<Vec<u8>> = claims.iter().flat_map(own).chain(others).collect();
         keys.sort_unstable();
         keys.dedup();
         let asked: HashSet<ClaimId> = claims.iter().map(|claim| claim.id).collect();
@@ -106,7 +124,7 @@ impl Inner {
             };
             seen.leases.insert(place.kv.lease);
             if asked.contains(&value.id) {
-                seen.there.insert(value.id, (place.kv.key.clone(), place.kv.create_revision));
+                seen.there.insert(value.id, place.kv);
             } else if let Some((name, _)) = self.layout.name_of(&place.kv.key) {
                 seen.renewal.stray.push(Arc::new(value.claim(&name)));
             }
@@ -121,7 +139,7 @@ impl Inner {
 #[derive(Default)]
 struct Seen {
     renewal: Renewal,
-    there: HashMap<ClaimId, (Vec<u8>, i64)>,
+    there: HashMap<ClaimId, KeyValue>,
     leases: HashSet<i64>,
     revision: i64,
 }

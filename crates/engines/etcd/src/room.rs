@@ -26,6 +26,8 @@ pub(crate) struct Room {
     pub(crate) keep: Keep,
     terms: Mutex<Terms>,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    /// Whether its lease has ended.
+    is_over: AtomicBool,
     clock: Clock,
 }
 
@@ -33,6 +35,8 @@ pub(crate) struct Room {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) lease: i64,
+    /// The one that they hung from before the ttl was changed; the same if it was not.
+    pub(crate) former: i64,
     /// As the server granted it.
     pub(crate) seconds: i64,
     /// As core was told.
@@ -52,6 +56,7 @@ impl Terms {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: ClaimId,
+    pub(crate) key: Vec<u8>,
     pub(crate) create: i64,
     bell: Mutex<Option<Bell>>,
     /// What its key says while it waits, and since which revision.
@@ -100,6 +105,7 @@ impl Room {
             keep: opening.keep,
             terms: Mutex::new(terms),
             entries: Mutex::default(),
+            is_over: AtomicBool::new(false),
             clock: Clock::boot(),
         }
     }
@@ -151,13 +157,15 @@ impl Room {
     pub(crate) fn admit(
         &self,
         id: ClaimId,
+        key: &[u8],
         create: i64,
         inside: impl FnOnce() -> Inside,
     ) -> Option<Arc<Entry>> {
         let new = || {
             let (bell, waits, behind) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (own, ahead, is_due) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-            Arc::new(Entry { id, create, bell, waits, behind, is_due, own, ahead, _inside: inside() })
+            let key = key.to_vec();
+            Arc::new(Entry { id, key, create, bell, waits, behind, is_due, own, ahead, _inside: inside() })
         };
         let entry = self.entries().entry(id.seq).or_insert_with(new).clone();
         Some(entry).filter(|entry| entry.create == create)
@@ -170,8 +178,14 @@ impl Room {
         Some(entry)
     }
 
+    /// Whether the session's lease has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// The session is over: whoever waits asks.
     pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
         let entries: Vec<_> = self.entries().drain().map(|(_, entry)| entry).collect();
         for entry in entries {
             entry.disarm();

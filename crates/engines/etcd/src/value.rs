@@ -1,14 +1,19 @@
 //! What a key says of its claim: one line that people can read.
 //!
 //! `bramah1 session=… seq=3 capacity=1 weight=1 ttl=10000 lease=- entered=… granted=… fence=… who=… note=…`, words parted by spaces,
-//! each value percent-encoded. Times are of the wall clock of whoever wrote it, in microseconds, and only shown.
+//! each value percent-encoded; ` keep=nobody` behind that in a session that no process keeps. Times are of the wall clock of whoever wrote it, in microseconds, and only shown.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bramah_core::{About, Break, Claim, ClaimId, Fence, Name, SessionId, Wait};
+use bramah_core::{About, Break, Claim, ClaimId, Fence, Keep, Name, SessionId, Wait};
+
+use crate::room::Room;
 
 /// The first word: what this is, and its format.
 const FORMAT: &str = "bramah1";
+
+/// The last word of a claim in a session that nobody keeps.
+const NOBODY: &str = " keep=nobody";
 
 /// What a claim of ours says in its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) struct Value {
     pub(crate) fence: Told,
     pub(crate) who: Arc<str>,
     pub(crate) note: Arc<str>,
+    /// Who keeps its session alive.
+    pub(crate) keep: Keep,
 }
 
 /// What a key says of its fence.
@@ -40,7 +47,7 @@ pub(crate) enum Told {
 
 impl Value {
     /// What a claim that is about to enter says.
-    pub(crate) fn entering(claim: &Claim, who: &Arc<str>, now_us: u64, granted: bool) -> Self {
+    pub(crate) fn entering(claim: &Claim, room: &Room, now_us: u64, granted: bool) -> Self {
         Self {
             id: claim.id,
             capacity: claim.capacity,
@@ -50,14 +57,15 @@ impl Value {
             entered_us: now_us,
             granted_us: granted.then_some(now_us),
             fence: if granted && claim.is_exclusive() { Told::Here } else { Told::Nothing },
-            who: who.clone(),
+            who: room.who.clone(),
             note: claim.note.clone(),
+            keep: room.keep,
         }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         format!(
-            "{FORMAT} session={} seq={} capacity={} weight={} ttl={} lease={} entered={} granted={} fence={} who={} note={}",
+            "{FORMAT} session={} seq={} capacity={} weight={} ttl={} lease={} entered={} granted={} fence={} who={} note={}{}",
             self.id.session,
             self.id.seq,
             self.capacity,
@@ -69,6 +77,7 @@ impl Value {
             self.fence,
             Escaped(&self.who),
             Escaped(&self.note),
+            if self.keep == Keep::Nobody { NOBODY } else { "" },
         )
         .into_bytes()
     }
@@ -89,7 +98,9 @@ impl Value {
         let fence = Told::read(word("fence")?)?;
         let (who, note) = (unescape(word("who")?).into(), unescape(word("note")?).into());
         let id = ClaimId { session, seq };
-        Some(Self { id, capacity, weight, ttl, lease, entered_us, granted_us, fence, who, note })
+        // Earlier versions did not say.
+        let keep = if words.next() == Some(NOBODY.trim_start()) { Keep::Nobody } else { Keep::Process };
+        Some(Self { id, capacity, weight, ttl, lease, entered_us, granted_us, fence, who, note, keep })
     }
 
     /// The claim that it is about.
@@ -223,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_back(session: u128, seq: u64, weight in 1u32.., ttl: u32, lease: Option<u32>, fence: Option<u64>, who in ".*", note in "(.|\n)*") {
+        fn what_was_written_is_read_back(session: u128, seq: u64, weight in 1u32.., ttl: u32, lease: Option<u32>, fence: Option<u64>, who in ".*", note in "(.|\n)*", is_left: bool) {
             let value = Value {
                 id: ClaimId { session: SessionId::from_bits(session), seq },
                 capacity: u32::MAX,
@@ -235,6 +246,7 @@ mod tests {
                 fence: fence.map_or(Told::Here, |fence| Told::This(Fence::new(fence))),
                 who: who.into(),
                 note: note.as_str().into(),
+                keep: if is_left { Keep::Nobody } else { Keep::Process },
             };
             let text = value.encode();
             prop_assert!(!text.contains(&b'\n'));

@@ -3,7 +3,11 @@
 
 mod lab;
 
-use std::time::Duration;
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    time::Duration,
+};
 
 use bramah_core::{Error, ErrorKind, Release, Scope, Session};
 use bramah_lab::{Etcd as Server, servers::Flavor};
@@ -179,5 +183,40 @@ async fn by_tls_with_a_certificate_of_ours() {
         let wrong = format!("etcds://{address}?cacert={}", files.client_key().display());
         let error = bramah_etcd::Etcd::from_url(&wrong).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+}
+
+/// A server of another kind: it answers whatever it is told with this.
+fn other(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serve = move |mut stream: TcpStream| {
+        let mut told = [0; 4096];
+        while stream.read(&mut told).is_ok_and(|count| count > 0) && stream.write_all(answer).is_ok() {}
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_without_etcd_is_told_with_what_to_do_next() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let redis = other(b"-ERR unknown command 'PRI', with args beginning with: '*' 'HTTP/2.0' \r\n");
+    let web = other(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    for (address, why, next) in [
+        (free, "connection refused", "is etcd running, and is the port right"),
+        (redis, "does not look like etcd", "check host and port"),
+        (web, "does not look like etcd", "whether it wants TLS (etcds://)"),
+        ("no-such-host.invalid:2379".to_owned(), "address", "check the host in the url"),
+    ] {
+        let error = opened(&format!("etcd://{address}?timeout=500ms")).await.unwrap_err();
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{said}");
+        assert!(said.starts_with(&format!("etcd at {address}: ")), "{said}");
+        assert!(said.contains(why) && said.contains(next) && !said.contains('\n'), "{said}");
     }
 }

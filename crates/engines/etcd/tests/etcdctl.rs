@@ -131,6 +131,32 @@ async fn the_order_is_one_and_so_are_the_numbers() {
     }
 }
 
+/// Readers and permits have keys of their own below the same name: etcdctl waits for each of them, and they for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_waits_for_every_reader_of_a_session() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let session = session(&server).await;
+        let config = session.rwlock("config").unwrap();
+        let (one, two) = (config.read().lock().await.unwrap(), config.read().lock().await.unwrap());
+        let theirs = Ctl::start(&server, &["lock", "config"]);
+        stand(&server, "config", 3);
+        let late = config.read();
+        let late = tokio::spawn(async move { late.lock().await });
+        stand(&server, "config", 4);
+        // The last one first: it is the key that etcdctl watches.
+        two.release().await;
+        stand(&server, "config", 3);
+        assert!(theirs.is_silent() && !late.is_finished(), "{flavor}: beside a reader");
+        one.release().await;
+        assert!(theirs.line().starts_with("config/"), "{flavor}");
+        assert!(!late.is_finished(), "{flavor}: a reader beside etcdctl");
+        theirs.interrupt();
+        got(late).await.release().await;
+        stand(&server, "config", 0);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_etcdctl_has_is_shown_and_can_be_broken() {
     for flavor in flavors() {

@@ -154,6 +154,31 @@ async fn a_holder_whose_lease_is_revoked_is_told_at_once() {
     }
 }
 
+/// A session that ends its lease may have asked for that more than once: a request of those that is late takes nothing from the session
+/// that was opened anew meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_that_comes_late_does_not_end_the_session_that_was_opened_anew() {
+    for flavor in flavors() {
+        let server = Server::start(flavor, 1).unwrap();
+        let (session, other) = (session_at(&server, &[0], LONG).await, session_at(&server, &[0], LONG).await);
+        let lease = format!("{:x}", session.id().bits() & u128::from(u64::MAX >> 1));
+        let lost = session.mutex("x").unwrap().lock().await.unwrap();
+        server.ctl(&["lease", "revoke", &lease]).unwrap();
+        soon(lost.lost()).await;
+        drop(lost);
+        let again = soon(session.mutex("x").unwrap().lock()).await.unwrap();
+        // What comes late; there is no such lease any more, or it is nobody's.
+        let late = server.ctl(&["lease", "revoke", &lease]);
+        assert!(
+            other.mutex("x").unwrap().try_lock().await.unwrap().is_none(),
+            "{flavor}: two hold it after {late:?}"
+        );
+        assert!(again.confirm().await.unwrap(), "{flavor}: it was lost");
+        again.release().await;
+        settled(&server, [session, other]).await;
+    }
+}
+
 /// A waiter whose lease is revoked stands in line again, at the end, and is granted in its turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_lease_is_revoked_stands_in_line_again() {
