@@ -18,6 +18,7 @@ mod loss;
 mod manual;
 mod modes;
 mod nesting;
+mod other_user;
 mod output;
 mod postgres;
 mod recipes;

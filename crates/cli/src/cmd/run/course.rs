@@ -36,7 +36,12 @@ pub(crate) struct Course<'a> {
     unguarded: bool,
     lost: bool,
     asked: bool,
+    /// It had to end and could not be ended.
+    outlives: bool,
 }
+
+/// What is said of a command that could not be ended, behind why it had to.
+const RUNS_ON: &str = "the command cannot be ended and runs on";
 
 impl<'a> Course<'a> {
     pub(crate) fn new(plan: &'a Run) -> Self {
@@ -55,6 +60,7 @@ impl<'a> Course<'a> {
             unguarded: false,
             lost: false,
             asked: false,
+            outlives: false,
         }
     }
 
@@ -127,10 +133,15 @@ impl<'a> Course<'a> {
                         self.tell_loss("the command runs on, as --on-lost keep says", held).await;
                         continue;
                     }
-                    let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
-                    self.child = Some(exit);
+                    let how = if self.outlives {
+                        Stopped::Failed
+                    } else {
+                        let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
+                        self.child = exit;
+                        how
+                    };
                     self.tell_loss(&words(how, self.plan.on_lost), held).await;
-                    return Ok(Exit::Lost);
+                    return Ok(after_loss(how));
                 }
                 () = asked(held), if !self.asked => {
                     self.asked = true;
@@ -146,6 +157,12 @@ impl<'a> Course<'a> {
                 event = ward.next() => match event {
                     Event::NotStarted(failure) => return Err(failure),
                     Event::Ended { exit, cause, how } => return Ok(self.ended(exit, cause, how, held).await),
+                    Event::Outlives(cause) => {
+                        self.outlives = true;
+                        if let Some(exit) = self.outlived(cause, held).await {
+                            return Ok(exit);
+                        }
+                    }
                     Event::Gone => break,
                 },
                 signal = signals.next() => ward.signal(signal),
@@ -158,11 +175,52 @@ impl<'a> Course<'a> {
             }
         }
         // Nothing comes between: it is ended once, in the time that it has.
-        let exit = ward.take_over(self.plan.grace).await;
-        self.child = Some(exit);
+        let (exit, how) = ward.take_over(self.plan.grace).await;
+        self.child = exit;
         self.unguarded = true;
-        say("the guardian of the command was killed, so the command was ended");
-        Ok(exit)
+        if how != Stopped::Failed {
+            say("the guardian of the command was killed, so the command was ended");
+            return Ok(exit.unwrap_or(Exit::Command(255)));
+        }
+        say(&format!("the guardian of the command was killed: {}", self.runs_on(held)));
+        if held.is_some() && !self.lost {
+            tokio::select! {
+                biased;
+                exit = ward.outlast() => self.child = exit,
+                () = lost(held) => {
+                    self.lost = true;
+                    self.tell_loss(RUNS_ON, held).await;
+                }
+            }
+        }
+        Ok(Exit::Outlived)
+    }
+
+    /// It had to end and runs on. The exit, unless the lock is ours to keep for as long as that lasts.
+    async fn outlived(&mut self, cause: Cause, held: Option<(&Session, &Guards)>) -> Option<Exit> {
+        match cause {
+            Cause::OverTime => {
+                let most = self.plan.max_run.map(span::write).unwrap_or_default();
+                let then = self.runs_on(held);
+                say(&format!("{} ran for {most}, which is the most: {then}", self.command_name()));
+                (held.is_none() || self.lost).then_some(Exit::Outlived)
+            }
+            Cause::Itself | Cause::Lost | Cause::Orphaned => {
+                self.lost = true;
+                self.tell_loss(RUNS_ON, held).await;
+                Some(Exit::Outlived)
+            }
+        }
+    }
+
+    /// That the command cannot be ended, and what that means for a lock that is ours.
+    fn runs_on(&self, held: Option<(&Session, &Guards)>) -> String {
+        match held {
+            Some(_) if !self.lost => {
+                format!("the command cannot be ended, and {} is held until it ends", self.plan.title())
+            }
+            _ => RUNS_ON.to_owned(),
+        }
     }
 
     async fn ended(
@@ -175,6 +233,8 @@ impl<'a> Course<'a> {
         self.child = Some(exit);
         match cause {
             Cause::Itself => exit,
+            // That was told when it was found out.
+            Cause::OverTime if how == Stopped::Failed => Exit::Outlived,
             Cause::OverTime => {
                 let most = self.plan.max_run.map(span::write).unwrap_or_default();
                 let how = words(how, OnLost::Signal(Signal::TERM));
@@ -184,7 +244,7 @@ impl<'a> Course<'a> {
             Cause::Lost | Cause::Orphaned => {
                 self.lost = true;
                 self.tell_loss(&words(how, self.plan.on_lost), held).await;
-                Exit::Lost
+                after_loss(how)
             }
         }
     }
@@ -325,6 +385,7 @@ impl<'a> Course<'a> {
     pub(crate) fn report(&self, exit: Exit) {
         let names: Vec<&str> = self.plan.want.names.iter().map(bramah::Name::as_str).collect();
         let outcome = match exit {
+            Exit::Outlived => exit.word(),
             _ if self.lost => Exit::Lost.word(),
             _ if self.unguarded => "guardian_killed",
             exit if self.child == Some(exit) && self.unlocked => "ran_unlocked",
@@ -365,7 +426,12 @@ fn words(how: Stopped, on_lost: OnLost) -> String {
             format!("the command was ended with {}", args::signal_name(signal))
         }
         Stopped::Killed => "the command was ended with SIGKILL".to_owned(),
+        Stopped::Failed => RUNS_ON.to_owned(),
     }
+}
+
+fn after_loss(how: Stopped) -> Exit {
+    if how == Stopped::Failed { Exit::Outlived } else { Exit::Lost }
 }
 
 /// The record of a break of one of these, if the store has one.

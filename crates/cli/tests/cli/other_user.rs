@@ -1,0 +1,180 @@
+//! Commands that the user who runs bramah may not signal, and users who are not to be believed.
+//!
+//! Tests that need a second user can only be run by root. Elsewhere they say what was not run.
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use bramah_lab::{Scratch, interop};
+use rustix::process::{Signal, geteuid};
+use serde_json::Value;
+
+use crate::support::{Running, bramah, text, until};
+
+/// `nobody`, wherever there is one.
+const NOBODY: u32 = 65_534;
+
+/// A directory of `nobody`, with a store in it, the command, and a program that turns its user into root.
+struct Nobody {
+    home: Scratch,
+    bramah: PathBuf,
+    become_root: PathBuf,
+}
+
+impl Nobody {
+    /// `None`, and a note of what was not run, on a machine that has no setuid programs or where we are not root.
+    fn new() -> Option<Self> {
+        Self::make()
+            .map_err(|why| interop::missing("a user of its own (setuid, setpriv)", &why))
+            .ok()
+            .filter(Self::is_usable)
+    }
+
+    fn make() -> Result<Self, String> {
+        if !geteuid().is_root() {
+            return Err("only root can run something as another user".into());
+        }
+        let home = Scratch::new()?;
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (bramah, become_root) = (home.path().join("bramah"), home.path().join("become-root"));
+        let original = Path::new(env!("CARGO_BIN_EXE_bramah"));
+        if fs::hard_link(original, &bramah).is_err() {
+            fs::copy(original, &bramah).unwrap();
+        }
+        let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|path| Path::new(path).exists());
+        fs::copy(setpriv.ok_or("no setpriv")?, &become_root).unwrap();
+        fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
+        let store = home.path().join("store");
+        fs::create_dir(&store).unwrap();
+        chown(&store, Some(NOBODY), Some(NOBODY)).unwrap();
+        Ok(Self { home, bramah, become_root })
+    }
+
+    fn is_usable(&self) -> bool {
+        let mut id = Command::new(&self.become_root);
+        id.args(["--reuid=0", "id", "-ru"]).uid(NOBODY).gid(NOBODY);
+        let usable = id.output().is_ok_and(|out| out.stdout == b"0\n");
+        if !usable {
+            interop::missing(
+                "a user of its own (setuid, setpriv)",
+                "setuid programs do not change the user here",
+            );
+        }
+        usable
+    }
+
+    /// `bramah` as `nobody`.
+    fn bramah(&self, args: &[&str]) -> Command {
+        let plain = bramah(args);
+        let mut command = Command::new(&self.bramah);
+        command.args(args).stdin(Stdio::null()).current_dir(self.home.path());
+        for (key, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(key, value),
+                None => command.env_remove(key),
+            };
+        }
+        command.env("BRAMAH_ENGINE", format!("file://{}/store", self.home.path().display()));
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        self.bramah(args).output().unwrap()
+    }
+
+    /// A run of a command that becomes root, says its pid, and ends when its stdin does.
+    fn hold_as_root(&self, flags: &[&str]) -> (Running, u32) {
+        let helper = self.become_root.to_str().unwrap();
+        let command = ["--", helper, "--reuid=0", "sh", "-c", "echo $$; cat"];
+        let mut holder = Running::of(self.bramah(&[&["run", "a"], flags, &command].concat()));
+        let pid = holder.line().parse().unwrap();
+        (holder, pid)
+    }
+
+    fn is_busy(&self) -> bool {
+        match self.output(&["run", "a", "-n", "-q", "--", "true"]).status.code() {
+            Some(0) => false,
+            Some(75) => true,
+            code => panic!("{code:?}"),
+        }
+    }
+}
+
+fn alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_command_over_time_that_may_not_be_signalled_keeps_its_lock_and_that_is_said_at_once() {
+    let Some(nobody) = Nobody::new() else { return };
+    let (mut holder, pid) = nobody.hold_as_root(&["--max-run", "3s", "--json"]);
+    let said = holder.talk();
+    assert!(said.starts_with(&format!("bramah: cannot end process {pid} (sh, uid 0)")), "{said}");
+    assert!(said.ends_with(": this user may not signal it"), "{said}");
+    let said = holder.talk();
+    assert!(said.contains("which is the most: the command cannot be ended"), "{said}");
+    assert!(said.ends_with("and a is held until it ends"), "{said}");
+    assert!(alive(pid) && nobody.is_busy());
+    holder.let_go();
+    let (code, _, talk) = holder.end();
+    assert_eq!(code, 80, "{talk}");
+    assert!(!talk.contains("SIGKILL"), "{talk}");
+    let report: Value = serde_json::from_str(talk.lines().last().unwrap()).unwrap();
+    assert_eq!((&report["outcome"], &report["exit"]), (&"outlived".into(), &80.into()), "{talk}");
+    assert!(!nobody.is_busy());
+}
+
+#[test]
+fn a_command_that_outlives_its_lost_lock_has_an_exit_code_of_its_own_at_once() {
+    let Some(nobody) = Nobody::new() else { return };
+    let (mut holder, pid) = nobody.hold_as_root(&["--ttl", "600ms", "--json"]);
+    let lock = text(&nobody.output(&["show", "a", "--json"]).stdout);
+    let lock: Value = serde_json::from_str(&lock).unwrap();
+    let id = lock["holders"][0]["id"].as_str().unwrap();
+    let out = nobody.output(&["break", "a", "--id", id, "--reason", "a test"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert_eq!(holder.code(), 80);
+    assert!(alive(pid), "it has ended, so it was not what this test is about");
+    let said = [holder.talk(), holder.talk(), holder.talk()];
+    assert!(said[0].starts_with(&format!("bramah: cannot end process {pid} (sh, uid 0)")), "{said:?}");
+    assert!(said[1].contains("a was broken by"), "{said:?}");
+    assert!(said[1].contains("the command cannot be ended and runs on"), "{said:?}");
+    let report: Value = serde_json::from_str(&said[2]).unwrap();
+    assert_eq!((&report["outcome"], &report["child_code"]), (&"outlived".into(), &Value::Null));
+    holder.let_go();
+    until("the end of the command", || (!alive(pid)).then_some(()));
+}
+
+#[test]
+fn after_kill_9_the_lock_stays_with_a_command_that_cannot_be_ended() {
+    let Some(nobody) = Nobody::new() else { return };
+    let (mut holder, pid) = nobody.hold_as_root(&["--grace", "100ms"]);
+    holder.signal(Signal::KILL);
+    assert_eq!(holder.code(), -9);
+    let said = holder.talk();
+    assert!(said.starts_with(&format!("bramah: cannot end process {pid} (sh, uid 0)")), "{said}");
+    assert!(alive(pid) && nobody.is_busy());
+    holder.let_go();
+    until("the lock to be free", || (!nobody.is_busy()).then_some(()));
+    assert!(!alive(pid));
+}
+
+#[test]
+fn a_signal_that_cannot_be_passed_on_is_told() {
+    let Some(nobody) = Nobody::new() else { return };
+    let (mut holder, pid) = nobody.hold_as_root(&[]);
+    holder.signal(Signal::TERM);
+    let said = holder.talk();
+    assert_eq!(said, "bramah: cannot pass SIGTERM on to the command: this user may not signal it");
+    assert!(alive(pid));
+    holder.let_go();
+    assert_eq!(holder.end().0, 0);
+}
