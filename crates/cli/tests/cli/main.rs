@@ -16,6 +16,7 @@ mod guardian;
 mod listing;
 mod loss;
 mod manual;
+mod mixed;
 mod modes;
 mod nesting;
 mod other_user;
