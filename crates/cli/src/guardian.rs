@@ -23,6 +23,7 @@ use bramah::{Clock, Moment};
 use rustix::process::{Pid, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
+pub(crate) use tree::is_above;
 pub(crate) use ward::{Event, Orders, Ward};
 pub(crate) use wire::{Cause, Stopped};
 

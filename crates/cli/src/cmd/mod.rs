@@ -63,7 +63,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
 
 async fn here(errand: Errand) -> Result<Exit, Failure> {
     match errand {
-        Errand::Check { form, talk } => check::check(form, talk),
+        Errand::Check { form, talk } => check::check(form, talk).await,
         Errand::Completions(shell) => completions::completions(shell),
         Errand::Man(dir) => man::man(dir.as_deref()),
         Errand::Version(form) => version::version(form),

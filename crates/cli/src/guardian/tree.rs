@@ -220,6 +220,20 @@ impl Brood {
     }
 }
 
+/// Whether the process of this number is a parent of ours, or one above that.
+pub(crate) fn is_above(pid: Option<i32>) -> bool {
+    let Some(pid) = pid.filter(|pid| *pid > 1) else { return false };
+    let mut seen = Process::read(number(getpid()));
+    // A process is started after the one above it, so this ends.
+    while let Some(process) = seen {
+        if process.parent == pid {
+            return true;
+        }
+        seen = Process::read(process.parent);
+    }
+    false
+}
+
 fn exit_of(status: &WaitIdStatus) -> Exit {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Exit::Command(u8::try_from(code & 0xff).unwrap_or(255)),

@@ -178,3 +178,66 @@ fn a_signal_that_cannot_be_passed_on_is_told() {
     holder.let_go();
     assert_eq!(holder.end().0, 0);
 }
+
+/// A process of this user that has taken the name of a socket, and gives whoever asks this answer; an empty one never.
+fn impostor(nobody: &Nobody, uid: u32, name: &str, answer: &str) -> Running {
+    let script = "import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(chr(0) + sys.argv[1])
+s.listen(8)
+print('bound', flush=True)
+while True:
+    c = s.accept()[0]
+    try:
+        c.sendall(sys.argv[2].encode())
+        c.close() if sys.argv[2] != '' else kept.append(c)
+    except OSError:
+        pass
+";
+    let mut python = Command::new("/usr/bin/python3");
+    python.args(["-c", &format!("kept = []\n{script}"), name, answer]).current_dir(nobody.home.path());
+    python.env_clear().uid(uid).gid(uid);
+    let mut impostor = Running::of(python);
+    assert_eq!(impostor.line(), "bound");
+    impostor
+}
+
+#[test]
+fn whoever_takes_the_name_of_the_guardians_socket_is_not_believed() {
+    let Some(nobody) = Nobody::new() else { return };
+    if !Path::new("/usr/bin/python3").exists() {
+        return interop::missing("a process that takes the name of a socket", "no python3");
+    }
+    let check = |name: &str| {
+        let mut check = nobody.bramah(&["check"]);
+        check.env("BRAMAH_SOCKET", name).env("BRAMAH_LOCK", "a");
+        Running::of(check).end()
+    };
+    let name = format!("bramah-impostor-{}", std::process::id());
+    let held = "{\"held\":true,\"left_ms\":null}";
+    let long = format!("{held}{}", " ".repeat(100_000));
+    for (at, answer) in [held, &long, ""].into_iter().enumerate() {
+        let name = format!("{name}-{at}");
+        let uid = NOBODY - 1;
+        let _impostor = impostor(&nobody, uid, &name, answer);
+        let (code, out, said) = check(&name);
+        assert_eq!((code, &*out), (1, ""), "{said}");
+        let line = format!(
+            "bramah: a process of user {uid} answers in place of the guardian, and is not believed\n"
+        );
+        assert_eq!(said, format!("{line}bramah: a is not held any more\n"));
+    }
+    // One of our own that does not answer is waited for for a moment.
+    let name = format!("{name}-ours");
+    let _silent = impostor(&nobody, NOBODY, &name, "");
+    assert_eq!(check(&name), (1, String::new(), "bramah: a is not held any more\n".into()));
+}
+
+#[test]
+fn the_guardian_is_believed_by_its_user_and_by_a_command_that_became_root() {
+    let Some(nobody) = Nobody::new() else { return };
+    let (bramah, root) = (nobody.bramah.display(), nobody.become_root.display());
+    let script = format!("{bramah} check && {root} --reuid=0 {bramah} check");
+    let out = nobody.output(&["run", "a", "--", "sh", "-c", &script]);
+    assert_eq!((out.status.code(), &*text(&out.stdout)), (Some(0), "held\nheld\n"), "{}", text(&out.stderr));
+}
