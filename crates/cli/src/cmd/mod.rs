@@ -17,7 +17,7 @@ mod watch;
 
 use std::time::Duration;
 
-use bramah::{Look, Scope, Session, SessionBuilder, Survey};
+use bramah::{Clock, Look, Moment, Scope, Session, SessionBuilder, Survey};
 
 use crate::{
     exit::{Exit, Failure},
@@ -78,6 +78,16 @@ pub(crate) async fn session(store: &Store) -> Result<SessionBuilder, Failure> {
 /// One look at the store. No session: looking leaves no trace.
 async fn look(store: &Store, scope: &Scope) -> Result<Survey, Failure> {
     Ok(bramah::engine(store.url()).await?.survey(scope, Look::Once).await?)
+}
+
+/// Closes the session of a run that has ended, and waits for that until `until`.
+async fn close_by(session: Session, until: Moment) {
+    let clock = Clock::boot();
+    let _ = session.close(until.since(clock.now())).await;
+    if clock.now() >= until {
+        // The store does not answer. Dropping the session would wait for the same once more.
+        std::mem::forget(session);
+    }
 }
 
 /// Leaves nothing behind that can be taken along.
