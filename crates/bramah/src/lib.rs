@@ -23,6 +23,8 @@
 //! Everything else is in the core crate, re-exported here: [`Session`] opens, [`Mutex`], [`RwLock`], [`Semaphore`] and
 //! [`Election`] are the faces, [`Guard`] is what you hold.
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 pub mod doctor;
 mod init;
 mod url;
@@ -58,6 +60,11 @@ pub async fn connect(url: &str) -> Result<Session> {
 /// # Errors
 /// As [`connect`].
 pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
+    engine_of(url)
+}
+
+/// The engine for `url`. None of them connects before it is asked for something.
+fn engine_of(url: &str) -> Result<Arc<dyn Engine>> {
     match url::scheme(url)? {
         ("memory", _) => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "file")]
