@@ -27,7 +27,7 @@ pub(crate) use tree::is_above;
 pub(crate) use ward::{Event, Orders, Ward};
 pub(crate) use wire::{Cause, Stopped};
 
-use crate::{check::Desk, exit::Exit, inherited, signals::Signals};
+use crate::{check::Desk, descriptors, exit::Exit, inherited, signals::Signals};
 use tree::Brood;
 use wire::{Lost, News, Order, Start, Wire};
 
@@ -40,6 +40,10 @@ pub(crate) fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|number| number.parse().unwrap_or(-1));
     let Some(Ok(line)) = numbers.next().map(inherited::take) else { return ExitCode::FAILURE };
     let lifelines: Vec<_> = numbers.map(inherited::take).collect();
+    if let Err(failure) = descriptors::ensure(descriptors::FOR_A_RUNTIME) {
+        failure.tell();
+        return ExitCode::FAILURE;
+    }
     let done = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
