@@ -6,8 +6,7 @@ mod loss;
 
 use crate::{
     exit::{Exit, Failure},
-    plan::{Run, Talk},
-    say::say,
+    plan::Run,
     signals::Signals,
     store::Store,
 };
@@ -16,7 +15,6 @@ use grant::Grant;
 
 /// Takes the lock, runs the command, releases the lock.
 pub(crate) async fn run(plan: &Run, store: &Store) -> Result<Exit, Failure> {
-    warn_of_memory(plan, store);
     let mut signals = Signals::heed()?;
     let mut course = Course::new(plan);
     let exit = turn(&mut course, store, &mut signals).await;
@@ -26,7 +24,6 @@ pub(crate) async fn run(plan: &Run, store: &Store) -> Result<Exit, Failure> {
 
 /// The same again and again, for as long as the leadership is only lost.
 pub(crate) async fn elect(plan: &Run, store: &Store) -> Result<Exit, Failure> {
-    warn_of_memory(plan, store);
     let mut signals = Signals::heed()?;
     loop {
         let mut course = Course::new(plan);
@@ -35,16 +32,6 @@ pub(crate) async fn elect(plan: &Run, store: &Store) -> Result<Exit, Failure> {
         if exit != Exit::Lost {
             return Ok(exit);
         }
-    }
-}
-
-/// Says that such a lock is good for trying things out only.
-fn warn_of_memory(plan: &Run, store: &Store) {
-    if store.is_memory() && plan.talk > Talk::Little {
-        say(&format!(
-            "{}: memory: is a store of this process alone and excludes nobody else; name another with --engine",
-            plan.title()
-        ));
     }
 }
 

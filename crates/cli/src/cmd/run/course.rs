@@ -91,6 +91,12 @@ impl<'a> Course<'a> {
                 return exit;
             }
         };
+        if store.is_memory() && self.plan.talk > Talk::Little {
+            say(&format!(
+                "{}: memory: is a store of this process alone and excludes nobody else; name another with --engine",
+                self.plan.title()
+            ));
+        }
         self.fences = guards.iter().map(|guard| guard.fence().map(Fence::get)).collect();
         self.ids = guards.iter().map(|guard| guard.tag().to_string()).collect();
         if self.plan.talk == Talk::Much {
