@@ -85,6 +85,19 @@ fn engine_of(url: &str) -> Result<Arc<dyn Engine>> {
     }
 }
 
+/// The same for those who only look ([`survey`](Engine::survey)): a store is not created by looking at it. A directory that does
+/// not exist, or in which no lock was ever taken, is `Invalid`; other stores are as [`engine`] has them.
+///
+/// # Errors
+/// As [`engine`].
+pub async fn existing(url: &str) -> Result<Arc<dyn Engine>> {
+    match url::scheme(url)? {
+        #[cfg(feature = "file")]
+        ("file", rest) => Ok(Arc::new(File::existing(url::directory(rest)?)?)),
+        _ => engine(url).await,
+    }
+}
+
 /// The stores of this build, by their URLs.
 pub fn schemes() -> &'static [&'static str] {
     url::SCHEMES

@@ -12,6 +12,8 @@ pub(crate) type Variable = (&'static str, Option<String>);
 pub(crate) struct Store {
     url: String,
     pass_on: Vec<Variable>,
+    /// Nobody named it.
+    is_default: bool,
 }
 
 impl Store {
@@ -31,7 +33,7 @@ impl Store {
             let url = anchored(given.clone(), env.here.as_deref()).map_err(Failure::usage)?;
             // What is inherited will do, unless it means something else from another directory.
             let pass_on = if url == *given { Vec::new() } else { vec![("BRAMAH_ENGINE", Some(url.clone()))] };
-            return Ok(Self { url, pass_on });
+            return Ok(Self { url, pass_on, is_default: false });
         }
         // A relative XDG_STATE_HOME is to be ignored, says its specification.
         let state = env.state.clone().filter(|dir| dir.is_absolute());
@@ -46,13 +48,13 @@ impl Store {
         let dir = dir.to_str().ok_or_else(|| {
             Failure::usage("the state directory is not text in UTF-8; give --engine, such as file:///dir")
         })?;
-        Ok(Self::plain(format!("file://{}", encode(dir))))
+        Ok(Self { is_default: true, ..Self::plain(format!("file://{}", encode(dir))) })
     }
 
     /// Of a URL without secrets.
     fn plain(url: String) -> Self {
         let pass_on = vec![("BRAMAH_ENGINE", Some(url.clone()))];
-        Self { url, pass_on }
+        Self { url, pass_on, is_default: false }
     }
 
     /// Of a profile: its name and the file that it stands in are no secret.
@@ -62,7 +64,7 @@ impl Store {
             ("BRAMAH_PROFILE", Some(name.to_owned())),
             ("BRAMAH_CONFIG", Some(config.to_owned())),
         ];
-        Self { url, pass_on }
+        Self { url, pass_on, is_default: false }
     }
 
     /// The same with one more variable to pass on.
@@ -80,6 +82,11 @@ impl Store {
     /// Whether it ends with this process.
     pub(crate) fn is_memory(&self) -> bool {
         self.url.starts_with("memory:")
+    }
+
+    /// Whether it is the directory that is used when none is named, which cannot be mistyped.
+    pub(crate) fn is_default(&self) -> bool {
+        self.is_default
     }
 
     /// The whole URL, for the engine.

@@ -154,13 +154,6 @@ fn access(facts: &Facts) -> Finding {
             CODE,
             format!("the directory is for its owner alone (mode {mode:04o})"),
         ),
-        others if others & 0o022 != 0 => {
-            let text = format!(
-                "others may write to the directory (mode {mode:04o}) and so end locks by removing files; chmod 700 \
-                 {dir}"
-            );
-            Finding::new(Severity::Warning, CODE, text)
-        }
         _ => {
             let text = format!(
                 "others may look into the directory (mode {mode:04o}); chmod 700 {dir} if not wanted"
@@ -257,7 +250,6 @@ mod tests {
             (Facts { inotify: Inotify::UsedUp(Some(128)), ..healthy() }, Note, "file.inotify"),
             (Facts { inotify: Inotify::Absent, ..healthy() }, Note, "file.inotify"),
             (Facts { owner: 0, ..healthy() }, Warning, "file.access"),
-            (Facts { mode: 0o770, ..healthy() }, Warning, "file.access"),
             (Facts { mode: 0o755, ..healthy() }, Note, "file.access"),
             (room(0, None), Problem, "file.room"),
             (room(1 << 40, Some(0)), Problem, "file.room"),

@@ -15,9 +15,9 @@ mod version;
 mod wait;
 mod watch;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use bramah::{Clock, Look, Moment, Scope, Session, SessionBuilder, Survey};
+use bramah::{Clock, Engine, Look, Moment, Scope, Session, SessionBuilder, Survey};
 
 use crate::{
     exit::{Exit, Failure},
@@ -75,9 +75,17 @@ pub(crate) async fn session(store: &Store) -> Result<SessionBuilder, Failure> {
     Ok(Session::builder(bramah::engine(store.url()).await?).store(store.shown()))
 }
 
+/// The engine for a command that only looks. A store that was named is not created by that.
+async fn existing(store: &Store) -> Result<Arc<dyn Engine>, Failure> {
+    match store.is_default() {
+        true => Ok(bramah::engine(store.url()).await?),
+        false => Ok(bramah::existing(store.url()).await?),
+    }
+}
+
 /// One look at the store. No session: looking leaves no trace.
 async fn look(store: &Store, scope: &Scope) -> Result<Survey, Failure> {
-    Ok(bramah::engine(store.url()).await?.survey(scope, Look::Once).await?)
+    Ok(existing(store).await?.survey(scope, Look::Once).await?)
 }
 
 /// Closes the session of a run that has ended, and waits for that until `until`.

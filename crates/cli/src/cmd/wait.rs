@@ -62,7 +62,7 @@ async fn until_free(
         Patience::Forever => Moment::NEVER,
     };
     let scope = Scope::Exact(name.clone());
-    let mut lookout = Lookout::new(bramah::engine(store.url()).await?, scope.clone());
+    let mut lookout = Lookout::new(cmd::existing(store).await?, scope.clone());
     let mut pauses = PAUSES.into_iter();
     let mut pause = || pauses.next().unwrap_or(PAUSES[2]);
     let mut due = if talk == Talk::Little { Moment::NEVER } else { clock.now() + pause() };

@@ -5,7 +5,7 @@ use std::{collections::HashSet, thread};
 use bramah::{Clock, Error, Scope, Wake, Woken};
 
 use crate::{
-    event,
+    cmd, event,
     exit::{Exit, Failure},
     json,
     lookout::{Lookout, Sight},
@@ -23,7 +23,7 @@ pub(crate) async fn watch(store: &Store, scope: &Scope) -> Result<Exit, Failure>
 /// Prints until a signal comes or nobody reads.
 async fn stream(store: &Store, scope: &Scope) -> Result<Exit, Failure> {
     let (clock, shown) = (Clock::boot(), store.shown());
-    let mut lookout = Lookout::new(bramah::engine(store.url()).await?, scope.clone());
+    let mut lookout = Lookout::new(cmd::existing(store).await?, scope.clone());
     let mut before: Option<Sight> = None;
     let mut told = HashSet::new();
     loop {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, text, timeless, until};
+use crate::support::{Lab, bramah, text, timeless, until};
 
 /// Words instead of columns: how wide those are is a matter of what is in them.
 fn words(table: &str) -> Vec<Vec<&str>> {
@@ -53,6 +53,23 @@ fn nothing_held_is_said_on_stderr_and_no_failure() {
     }
     let out = lab.output(&["ls", "--json"]);
     assert_eq!((out.status.code(), out.stdout.len(), out.stderr.len()), (Some(0), 0, 0));
+}
+
+#[test]
+fn looking_at_a_path_without_a_store_is_refused_and_creates_nothing() {
+    let lab = Lab::new();
+    let url = format!("file://{}/stroe", lab.dir.display());
+    for args in [&["ls"][..], &["show", "a"], &["watch"], &["wait", "a"]] {
+        let out = bramah(&[args, &["--engine", &url]].concat()).output().unwrap();
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(64), String::new()), "{said}");
+        assert!(said.lines().count() == 1 && said.contains("no such directory"), "{said}");
+        assert!(!lab.dir.join("stroe").exists());
+    }
+    let out = bramah(&["run", "a", "--engine", "file:///", "--", "true"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
+    let out = bramah(&["run", "a", "--engine", "file:///a%00b", "--", "true"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
 }
 
 #[test]

@@ -30,7 +30,13 @@ impl Lab {
         let dir =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        Self { dir }
+        let lab = Self { dir };
+        // Looking creates nothing, so there is an empty store to look at.
+        for part in ["store/locks", "store/sessions"] {
+            std::fs::create_dir_all(lab.dir.join(part)).unwrap();
+        }
+        std::fs::write(lab.dir.join("store/format"), "bramah-file 1\n").unwrap();
+        lab
     }
 
     pub(crate) fn url(&self) -> String {

@@ -102,7 +102,7 @@ pub enum Inotify {
 /// As [`File::open`](crate::File::open).
 pub fn examine(dir: impl AsRef<Path>) -> Result<Facts> {
     let dir = dir.as_ref();
-    Layout::open(dir)?;
+    Layout::open(dir, true)?;
     let failed = |error| io_error("look at", dir, error);
     let root = fs::canonicalize(dir).map_err(failed)?;
     let meta = fs::metadata(&root).map_err(failed)?;
@@ -127,7 +127,7 @@ pub fn examine(dir: impl AsRef<Path>) -> Result<Facts> {
 /// # Errors
 /// As [`File::open`](crate::File::open), and when it cannot be removed.
 pub fn forget(dir: impl AsRef<Path>, name: &Name) -> Result<()> {
-    let ledger = Layout::open(dir.as_ref())?.ledger(name);
+    let ledger = Layout::open(dir.as_ref(), true)?.ledger(name);
     match fs::remove_file(&ledger) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", &ledger, error)),
         _ => Ok(()),
@@ -293,7 +293,7 @@ mod tests {
     fn a_made_up_name_is_forgotten_and_an_absent_one_is_as_good() {
         let dir = Scratch::new();
         let name = Name::new("bramah/doctor/1").unwrap();
-        let ledger = Layout::open(&dir.0).unwrap().ledger(&name);
+        let ledger = Layout::open(&dir.0, true).unwrap().ledger(&name);
         fs::write(&ledger, "").unwrap();
         forget(&dir.0, &name).unwrap();
         assert!(!ledger.exists());

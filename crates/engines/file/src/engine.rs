@@ -23,11 +23,23 @@ impl File {
     /// Opens a directory of locks. What is absent of it is made, for its owner alone (mode 0700).
     ///
     /// # Errors
-    /// `Denied` when the directory is somebody else's, `Invalid` when the path cannot be one, `Corrupt` when it is
-    /// not one of Bramah's or of a newer format, `Unavailable` when the disk fails or is full.
+    /// `Denied` when the directory belongs to another user or others may write to it, `Invalid` when the path cannot be
+    /// one or other files are in it, `Corrupt` when it is of a newer format or damaged, `Unavailable` when the disk
+    /// fails or is full.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref();
-        Ok(Self { store: Arc::new(Store::open(dir)?), path: dir.into() })
+        Self::with(dir.as_ref(), true)
+    }
+
+    /// Opens a directory of locks that is there. Nothing is made, so a mistyped path is an error.
+    ///
+    /// # Errors
+    /// As [`open`](File::open), and `Invalid` when the directory is absent or no lock was ever taken there.
+    pub fn existing(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::with(dir.as_ref(), false)
+    }
+
+    fn with(dir: &Path, make: bool) -> Result<Self> {
+        Ok(Self { store: Arc::new(Store::open(dir, make)?), path: dir.into() })
     }
 }
 

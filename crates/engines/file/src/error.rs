@@ -20,11 +20,17 @@ pub(crate) fn io_error(doing: &str, path: &Path, error: impl Into<io::Error>) ->
             (ErrorKind::Unavailable, "raise the limit of open files and try again")
         }
         Some(Errno::NOENT) => (ErrorKind::Unavailable, "somebody removed it; open the directory anew"),
+        // The path has a zero byte in it: no system call was made.
+        None if error.kind() == io::ErrorKind::InvalidInput => {
+            (ErrorKind::Invalid, "name a directory that can hold files")
+        }
         _ => (ErrorKind::Unavailable, "look after the disk and try again"),
     };
     let reason =
         Errno::from_io_error(&error).map_or_else(|| error.to_string(), |errno| describe(errno, &error));
-    Error::caused(kind, format!("cannot {doing} {}: {reason}; {next}", path.display()), error)
+    let shown: String =
+        path.to_string_lossy().chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect();
+    Error::caused(kind, format!("cannot {doing} {shown}: {reason}; {next}"), error)
 }
 
 /// The system's text without the number that `std` appends.

@@ -1,15 +1,18 @@
 //! Where things lie in the directory.
 
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    fs::{self, DirBuilder},
+    os::unix::fs::{DirBuilderExt, FileExt},
     path::{Path, PathBuf},
 };
 
 use bramah_core::{Error, ErrorKind, Name, Result, SessionId};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::error::{corrupt, io_error, newer};
+use crate::{
+    error::{corrupt, io_error, newer},
+    guard,
+};
 
 /// The version of the directory's layout.
 const FORMAT: u32 = 1;
@@ -28,15 +31,29 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Makes the directories where they are absent, and checks that this version may use them.
-    pub(crate) fn open(dir: &Path) -> Result<Self> {
-        make_dir(dir)?;
+    /// Checks that the directory may be used, by this user and by this version. With `make`, what is absent of it is
+    /// made; without, nothing is.
+    pub(crate) fn open(dir: &Path, make: bool) -> Result<Self> {
+        guard::check_link(dir)?;
+        if !is_there(dir)? {
+            if !make {
+                let why = "there is no such directory; see whether the path is right";
+                return Err(unfit("read", dir, why));
+            }
+            make_dir(dir)?;
+        }
         // Made absolute once: a process that changes its directory must not change its locks.
         let root = fs::canonicalize(dir).map_err(|error| io_error("open", dir, error))?;
-        check_format(&root.join("format"))?;
+        check_use(&root)?;
+        guard::check_dir(&root)?;
+        check_format(&root.join("format"), make)?;
         let layout = Self { locks: root.join("locks"), sessions: root.join("sessions") };
-        make_dir(&layout.locks)?;
-        make_dir(&layout.sessions)?;
+        for dir in [&layout.locks, &layout.sessions] {
+            if make {
+                make_dir(dir)?;
+            }
+            guard::check_dir(dir)?;
+        }
         Ok(layout)
     }
 
@@ -110,13 +127,53 @@ fn make_dir(dir: &Path) -> Result<()> {
         .map_err(|error| io_error("make the directory", dir, error))
 }
 
+fn is_there(dir: &Path) -> Result<bool> {
+    match fs::metadata(dir) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(io_error("open", dir, error)),
+    }
+}
+
+/// Refuses a directory that is used for something else: its files would mix with ours. A mounted disk has its own one.
+fn check_use(root: &Path) -> Result<()> {
+    let is_store = || root.join("format").symlink_metadata().is_ok();
+    if root.parent().is_none() {
+        return Err(unfit(
+            "keep locks in",
+            root,
+            "it is the root of all files; name a directory for locks alone",
+        ));
+    }
+    if is_store() {
+        return Ok(());
+    }
+    let failed = |error| io_error("list", root, error);
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        // Looked for once more: another first user may be at work.
+        if name != "lost+found" && !is_store() {
+            let why = "other files are in it, and no locks of bramah's; name an empty or an absent directory";
+            return Err(unfit("keep locks in", root, why));
+        }
+    }
+    Ok(())
+}
+
+fn unfit(doing: &str, dir: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("cannot {doing} {}: {why}", dir.display()))
+}
+
 /// Reads the layout's version, or writes it into a new directory. The flock keeps two first users apart; it is held
 /// for two system calls.
-fn check_format(path: &Path) -> Result<()> {
+fn check_format(path: &Path, make: bool) -> Result<()> {
     let failed = |error| io_error("open", path, error);
-    let mut options = OpenOptions::new();
-    let file =
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+    let access = if make { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
+    let absent = || {
+        let why = "no lock was ever taken there; see whether the path is right";
+        unfit("read", path.parent().unwrap_or(path), why)
+    };
+    let file = guard::open_regular("the format file", path, access)?.ok_or_else(absent)?;
     let free =
         || (0..1_000).any(|_| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() || pause());
     if !free() {
@@ -125,6 +182,9 @@ fn check_format(path: &Path) -> Result<()> {
     }
     let mut bytes = [0; 64];
     let len = file.read_at(&mut bytes, 0).map_err(failed)?;
+    if len == 0 && !make {
+        return Err(absent());
+    }
     if len == 0 {
         return file.write_all_at(format!("{FORMAT_WORD}{FORMAT}\n").as_bytes(), 0).map_err(failed);
     }

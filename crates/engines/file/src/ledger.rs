@@ -1,22 +1,22 @@
 //! A ledger as a file.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::ErrorKind as IoKind,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use bramah_core::{Error, ErrorKind, Name, Result};
 use rustix::{
-    fs::{FlockOperation, flock},
+    fs::{FlockOperation, OFlags, flock},
     io::Errno,
 };
 
 use crate::{
     codec::{self, Flaw, HEADER, Header, MAX_BODY, PAGE},
     error::{corrupt, io_error, newer},
-    life,
+    guard, life,
     state::State,
 };
 
@@ -49,14 +49,14 @@ impl Ledger {
     /// Opens it; `None` if it is absent and not to be made. It is never unlinked or replaced by us: two processes
     /// would lock two files of one name.
     pub(crate) fn open(path: &Path, make: bool) -> Result<Option<Self>> {
-        let mut options = OpenOptions::new();
-        match options.read(true).write(true).create(make).truncate(false).mode(0o600).open(path) {
-            Ok(file) => {
+        let access = if make { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDWR };
+        match guard::open_regular("the ledger", path, access)? {
+            Some(file) => {
                 let identity = life::identity(&file).map_err(|error| io_error("look at", path, error))?;
                 Ok(Some(Self { file, path: path.to_owned(), identity }))
             }
-            Err(error) if error.kind() == IoKind::NotFound && !make => Ok(None),
-            Err(error) => Err(io_error("open the ledger", path, error)),
+            None if make => Err(io_error("open the ledger", path, Errno::NOENT)),
+            None => Ok(None),
         }
     }
 

@@ -39,6 +39,11 @@
 //!   and every renewal looks too. A detached session has a mailbox from the first wait in it on, read by the process
 //!   that waited first; others ask.
 //!
+//! # Who may use it
+//! The user whose directory it is, and nobody else, root included: [`File::open`] refuses a directory of another user,
+//! and one that others may write to. Files are opened without following links and must be regular
+//! ones, so that nothing in it leads elsewhere or blocks.
+//!
 //! # What happens when
 //! - **A process crashes** or is killed: its flock ends with it, the first in line is told by the kernel at once,
 //!   drops it from the line and goes on. Waiters that died are passed over. Their files are removed when the next
@@ -89,6 +94,7 @@ mod claim;
 mod codec;
 mod engine;
 mod error;
+mod guard;
 mod layout;
 mod ledger;
 mod life;

@@ -5,7 +5,6 @@
 
 use std::{
     fs::File,
-    io::ErrorKind as IoKind,
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
     time::Duration,
@@ -13,13 +12,14 @@ use std::{
 
 use bramah_core::{About, Result};
 use rustix::{
-    fs::{FlockOperation, flock},
+    fs::{FlockOperation, OFlags, flock},
     io::Errno,
 };
 
 use crate::{
     boot::Boot,
     error::{corrupt, io_error, newer},
+    guard,
     layout::{Layout, parse_session_file},
 };
 
@@ -92,25 +92,26 @@ pub(crate) fn read(file: &File, path: &Path) -> Result<Option<Record>> {
     Ok(Some(Record { keep, about: About::decode(about).ok() }))
 }
 
+/// Opens a session's file to look at it; `None` if it is absent.
+pub(crate) fn open(path: &Path) -> Result<Option<File>> {
+    guard::open_regular("the session", path, OFlags::RDONLY)
+}
+
 /// Whether somebody keeps an exclusive flock on it.
 pub(crate) fn is_locked(path: &Path) -> bool {
-    File::open(path)
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    let file = open(path).ok().flatten();
+    file.is_some_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
 /// How long the session behind a file still lives, if that hangs on time.
 pub(crate) fn left(path: &Path, boot: &Boot) -> Option<Duration> {
-    let record = read(&File::open(path).ok()?, path).ok()??;
+    let record = read(&open(path).ok()??, path).ok()??;
     record.keep.left_ns(boot).map(Duration::from_nanos)
 }
 
 /// Whether the session behind a file lives.
 pub(crate) fn is_alive(path: &Path, boot: &Boot) -> Result<bool> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == IoKind::NotFound => return Ok(false),
-        Err(error) => return Err(io_error("look at the session", path, error)),
-    };
+    let Some(file) = open(path)? else { return Ok(false) };
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         // Its process, or somebody who renews a detached one this very moment, or removes a dead one: whoever waits
         // for that one finds no owner of its mailbox, and asks again soon.
@@ -131,7 +132,7 @@ pub(crate) fn identity(file: &File) -> std::io::Result<(u64, u64)> {
 /// Whether `path` still leads to that file. A file that was deleted or moved under us is open here and unknown to
 /// everyone else.
 pub(crate) fn is_at(path: &Path, identity: (u64, u64)) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == identity)
+    std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == identity)
 }
 
 /// Removes some of the files that dead sessions left. An incarnation is never used again, so this takes nothing
@@ -164,7 +165,7 @@ pub(crate) fn reap(session: &Path, mail: &Path, boot: &Boot) {
     if !matches!(is_alive(session, boot), Ok(false)) {
         return;
     }
-    let Ok(file) = File::open(session) else { return };
+    let Ok(Some(file)) = open(session) else { return };
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         return;
     }

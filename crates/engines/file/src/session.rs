@@ -13,11 +13,12 @@ use std::{
 };
 
 use bramah_core::{Claim, Error, ErrorKind, Keep, Opening, Result, SessionId};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::{
     boot::Boot,
     error::io_error,
+    guard,
     layout::{Layout, parse_session_file},
     life::{self, Kept},
     mail::Mailbox,
@@ -63,8 +64,14 @@ impl Session {
         let incarnation = u64::try_from(SessionId::random()?.bits() >> 64).unwrap_or(1);
         let path = layout.session(opening.session, incarnation);
         let failed = |error| io_error("make the session", &path, error);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+        // Exclusive: whatever is there already, also a link, is refused.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
         let Some(identity) = secure(&file, &path).map_err(failed)? else { return Ok(None) };
         let keep = match opening.keep {
             Keep::Process => Kept::Process,
@@ -91,7 +98,7 @@ impl Session {
             let Some(name) = name.to_str().filter(|name| name.starts_with(&prefix)) else { continue };
             let Some((_, incarnation, false)) = parse_session_file(name) else { continue };
             let path = layout.session(id, incarnation);
-            let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
+            let Ok(Some(file)) = guard::open_regular("the session", &path, OFlags::RDWR) else { continue };
             let left = life::read(&file, &path)?.and_then(|record| record.keep.left_ns(boot));
             if left.is_some_and(|left| left > 0) {
                 let identity = life::identity(&file).map_err(failed)?;
@@ -243,7 +250,7 @@ mod tests {
     #[test]
     fn each_life_of_a_session_has_a_file_of_its_own() {
         let (dir, boot) = (Scratch::new(), Boot::current());
-        let layout = Layout::open(&dir.0).unwrap();
+        let layout = Layout::open(&dir.0, true).unwrap();
         let opening = opening(Keep::Process, Duration::MAX);
         let (first, second) =
             (Session::create(&layout, &opening, &boot), Session::create(&layout, &opening, &boot));
@@ -259,7 +266,7 @@ mod tests {
     #[test]
     fn a_detached_session_is_renewed_by_its_own_ttl_and_only_in_time() {
         let (dir, boot) = (Scratch::new(), Boot::current());
-        let layout = Layout::open(&dir.0).unwrap();
+        let layout = Layout::open(&dir.0, true).unwrap();
         let long = Session::create(&layout, &opening(Keep::Nobody, Duration::from_secs(60)), &boot).unwrap();
         let left = || life::read(&long.file, &long.path).unwrap().unwrap().keep.left_ns(&boot).unwrap();
         let before = left();

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn the_shelf_keeps_what_is_used_and_no_more_than_its_capacity() {
         let dir = Scratch::new();
-        let layout = Layout::open(&dir.0).unwrap();
+        let layout = Layout::open(&dir.0, true).unwrap();
         let shelf = Shelf::default();
         let hot = Name::new("hot").unwrap();
         assert!(shelf.get(&layout, &hot, false).unwrap().is_none());

@@ -40,10 +40,10 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the directory.
-    pub(crate) fn open(dir: &Path) -> Result<Self> {
+    /// Opens the directory; with `make`, what is absent of it is made.
+    pub(crate) fn open(dir: &Path, make: bool) -> Result<Self> {
         Ok(Self {
-            layout: Layout::open(dir)?,
+            layout: Layout::open(dir, make)?,
             boot: Boot::current(),
             bells: Arc::default(),
             shelf: Shelf::default(),

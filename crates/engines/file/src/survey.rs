@@ -1,6 +1,6 @@
 //! Looking at lines without touching them.
 
-use std::{collections::HashMap, fs::File, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use bramah_core::{
     About, Break, Broken, Claim, Error, ErrorKind, Health, LineView, Look, PlaceState, PlaceView, Reply,
@@ -258,7 +258,7 @@ fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person
 }
 
 fn person(path: &Path, store: &Store, host: &str) -> Person {
-    let record = File::open(path).ok().and_then(|file| life::read(&file, path).ok().flatten());
+    let record = life::open(path).ok().flatten().and_then(|file| life::read(&file, path).ok().flatten());
     let Some(record) = record else { return Person::unknown() };
     let left = record.keep.left_ns(&store.boot).map(Duration::from_nanos);
     let health = match (&record.keep, &record.about) {
