@@ -1,4 +1,4 @@
-//! The faces for code without async, and stores by their URLs.
+//! The same for code without async: the core crate's blocking types, opened by a URL.
 //!
 //! ```
 //! # fn main() -> bramah::Result<()> {
@@ -12,22 +12,31 @@
 use std::sync::Arc;
 
 pub use bramah_core::blocking::*;
+use bramah_core::{Engine, Result};
 
-use crate::{Engine, Result};
+use crate::{engine_of, redacted};
 
-/// As [`connect`](crate::connect()).
+/// As [`crate::connect`].
 ///
 /// # Errors
 /// As there.
 pub fn connect(url: &str) -> Result<Session> {
-    let engine = engine(url)?;
-    Session::build(crate::Session::builder(engine).store(crate::redacted(url)))
+    Session::build(bramah_core::Session::builder(engine(url)?).store(redacted(url)))
 }
 
-/// As [`engine`](crate::engine()).
+/// As [`crate::engine`]: for a session of your own settings, by [`Session::build`].
+///
+/// ```
+/// # fn main() -> bramah::Result<()> {
+/// use std::time::Duration;
+/// let engine = bramah::blocking::engine("memory:")?;
+/// let settings = bramah::Session::builder(engine).ttl(Duration::from_secs(5));
+/// let session = bramah::blocking::Session::build(settings)?;
+/// # Ok(()) }
+/// ```
 ///
 /// # Errors
 /// As there.
 pub fn engine(url: &str) -> Result<Arc<dyn Engine>> {
-    crate::engine_at(url)
+    engine_of(url)
 }

@@ -60,10 +60,11 @@ pub async fn connect(url: &str) -> Result<Session> {
 /// # Errors
 /// As [`connect`].
 pub async fn engine(url: &str) -> Result<Arc<dyn Engine>> {
-    engine_at(url)
+    engine_of(url)
 }
 
-fn engine_at(url: &str) -> Result<Arc<dyn Engine>> {
+/// The engine for `url`. None of them connects before it is asked for something.
+fn engine_of(url: &str) -> Result<Arc<dyn Engine>> {
     match url::scheme(url)? {
         ("memory", _) => Ok(Arc::new(Memory::new())),
         #[cfg(feature = "file")]

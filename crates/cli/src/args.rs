@@ -116,7 +116,7 @@ pub(crate) struct Run {
     pub(crate) supervision: Supervision,
     /// Hold the lock for at least so long from its grant on, also when the command ends sooner: against clocks
     /// that start the same job at different times [default: the config file's, else 0]
-    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    #[arg(long, value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
     /// Why, for those who wait
     #[arg(long, value_name = "TEXT")]
@@ -168,7 +168,7 @@ pub(crate) struct Lock {
     #[command(flatten)]
     pub(crate) mode: Mode,
     /// How long it is held unless it is renewed [default: $BRAMAH_TTL, else the config file's, else 30s]
-    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    #[arg(long, value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
     /// Why, for those who wait
     #[arg(long, value_name = "TEXT")]

@@ -4,19 +4,24 @@
 //! answer is a line of JSON and comes from what the guardian knows already: the store is not asked.
 
 use std::{
-    io::{self, Read},
-    os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream},
+    io,
+    os::unix::net::{SocketAddr, UnixListener as StdListener},
     time::Duration,
 };
 
 use bramah::SessionId;
 use serde::{Deserialize, Serialize};
-use tokio::{io::AsyncWriteExt, net::UnixListener};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream},
+};
 
-use crate::span::ms;
+use crate::{guardian, span::ms};
 
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// More than any answer has.
+const MOST_BYTES: u64 = 1024;
 
 /// What is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,11 +85,48 @@ impl Desk {
     }
 }
 
-/// Asks. An error means that there is nobody to ask any more.
-pub(crate) fn ask(name: &str) -> io::Result<Answer> {
-    let mut stream = StdStream::connect_addr(&address(name)?)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    stream.read_to_string(&mut line)?;
-    serde_json::from_str(&line).map_err(io::Error::from)
+/// Asks. An error means that there is nobody to ask any more, or nobody to believe.
+pub(crate) async fn ask(name: &str) -> io::Result<Answer> {
+    let late = io::Error::new(io::ErrorKind::TimedOut, "nobody answers");
+    tokio::time::timeout(PATIENCE, ask_now(name)).await.unwrap_or(Err(late))
+}
+
+async fn ask_now(name: &str) -> io::Result<Answer> {
+    let stream = loop {
+        // Not the blocking kind: one that does not accept would hold us up.
+        match UnixStream::connect(format!("\0{name}")).await {
+            // More ask than can be answered at once.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(PATIENCE / 100).await
+            }
+            stream => break stream?,
+        }
+    };
+    // Anybody can take the name of such a socket once the guardian is gone.
+    let peer = stream.peer_cred()?;
+    if !is_believed(rustix::process::geteuid().as_raw(), peer.uid(), || guardian::is_above(peer.pid())) {
+        let why = format!("a process of user {} answers in place of the guardian", peer.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    let mut line = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut line).await?;
+    serde_json::from_slice(&line).map_err(io::Error::from)
+}
+
+/// Whether an answer of `peer` counts for `us`: it is the same user, or root. A command that became root believes the
+/// guardian of whoever started it, which is above it.
+fn is_believed(us: u32, peer: u32, is_above: impl FnOnce() -> bool) -> bool {
+    peer == us || peer == 0 || (us == 0 && is_above())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_user_and_root_are_believed_and_others_only_by_root_and_from_above() {
+        let yes = || true;
+        assert!(is_believed(7, 7, || false) && is_believed(7, 0, || false) && is_believed(0, 0, || false));
+        assert!(!is_believed(7, 8, yes) && !is_believed(0, 8, || false) && is_believed(0, 8, yes));
+    }
 }

@@ -3,12 +3,13 @@
 mod read;
 mod rule;
 mod secret;
+mod source;
 
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Read},
-    os::unix::fs::MetadataExt,
+    io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -63,9 +64,10 @@ impl Config {
         let asked = asked.or_else(|| env.config.as_deref().map(|path| ("BRAMAH_CONFIG", path)));
         let Some((by, path)) = asked else {
             for place in places(env) {
-                match File::open(&place.path) {
+                match source::open(&place.path) {
                     Ok(file) => {
                         place.refuse_foreign(&file)?;
+                        place.refuse_pipe(&file)?;
                         return Self::from_file(file, &place.path).map(Some);
                     }
                     Err(error) if is_absent(&error) || place.is_closed(&error) => {}
@@ -75,7 +77,7 @@ impl Config {
             return Ok(None);
         };
         let path = env.absolute(path)?;
-        match File::open(&path) {
+        match source::open(&path) {
             Ok(file) => Self::from_file(file, &path).map(Some),
             Err(error) if is_absent(&error) => {
                 let path = path.display();
@@ -93,12 +95,11 @@ impl Config {
     fn from_file(file: File, path: &Path) -> Result<Self, Failure> {
         let refuse = |why: &str| Err(Failure::usage(format!("the config file {} {why}", path.display())));
         let mode = secret::mode_for_others(&file);
-        let mut bytes = Vec::new();
-        match file.take(MOST_BYTES + 1).read_to_end(&mut bytes) {
-            Ok(read) if read as u64 > MOST_BYTES => return refuse("has more than 1 MB"),
-            Ok(_) => {}
+        let bytes = match source::read(file, MOST_BYTES + 1) {
+            Ok(bytes) if bytes.len() as u64 > MOST_BYTES => return refuse("has more than 1 MB"),
+            Ok(bytes) => bytes,
             Err(error) => return Err(unreadable(path, &error)),
-        }
+        };
         let Ok(text) = String::from_utf8(bytes) else { return refuse("is not text in UTF-8") };
         // A command that runs under a lock may have to find it again.
         let Some(name) = path.to_str() else { return refuse("has a name that is not text in UTF-8") };
@@ -211,6 +212,17 @@ impl Usual {
         Err(Failure::usage(format!(
             "the config file {} {why}, so it is not taken just because it is there; name it with --config if you \
              trust it, or pass --config /dev/null",
+            self.path.display()
+        )))
+    }
+
+    /// A pipe would be waited for by every command.
+    fn refuse_pipe(&self, file: &File) -> Result<(), Failure> {
+        if !file.metadata().is_ok_and(|data| data.file_type().is_fifo()) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "the config file {} is a pipe; put a file in its place, or pass --config /dev/null",
             self.path.display()
         )))
     }

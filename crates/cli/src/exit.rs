@@ -27,6 +27,9 @@ pub(crate) enum Exit {
     Denied,
     /// The lock was lost while the command ran, and the command was stopped.
     Lost,
+    /// The command had to end, for its lock was lost or its time was up, and could not be ended: this user may not
+    /// signal it. It may still run.
+    Outlived,
     /// The command ran for as long as it may, and was ended.
     OverTime,
     /// The command is there but cannot be executed.
@@ -41,7 +44,7 @@ impl Exit {
     /// The code of a lock that is busy, unless -E says another.
     pub(crate) const BUSY: u8 = 75;
 
-    /// 64 to 79 are those of sysexits and the first after them; 126 and up are the shell's.
+    /// 64 to 80 are those of sysexits and the first after them; 126 and up are the shell's.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -54,6 +57,7 @@ impl Exit {
             Self::Busy(code) => code,
             Self::Denied => 77,
             Self::Lost => 79,
+            Self::Outlived => 80,
             Self::OverTime => 124,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
@@ -71,6 +75,7 @@ impl Exit {
             Self::Busy(_) => "busy",
             Self::Denied => "denied",
             Self::Lost => "lost",
+            Self::Outlived => "outlived",
             Self::OverTime => "over_time",
             Self::NotExecutable | Self::NotFound => "not_started",
             Self::Signal(_) => "interrupted",

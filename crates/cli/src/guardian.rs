@@ -23,10 +23,11 @@ use bramah::{Clock, Moment};
 use rustix::process::{Pid, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
+pub(crate) use tree::is_above;
 pub(crate) use ward::{Event, Orders, Ward};
 pub(crate) use wire::{Cause, Stopped};
 
-use crate::{check::Desk, exit::Exit, inherited, signals::Signals};
+use crate::{check::Desk, descriptors, exit::Exit, inherited, signals::Signals};
 use tree::Brood;
 use wire::{Lost, News, Order, Start, Wire};
 
@@ -39,6 +40,10 @@ pub(crate) fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|number| number.parse().unwrap_or(-1));
     let Some(Ok(line)) = numbers.next().map(inherited::take) else { return ExitCode::FAILURE };
     let lifelines: Vec<_> = numbers.map(inherited::take).collect();
+    if let Err(failure) = descriptors::ensure(descriptors::FOR_A_RUNTIME) {
+        failure.tell();
+        return ExitCode::FAILURE;
+    }
     let done = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -131,15 +136,21 @@ impl Watch {
                 break verdict;
             }
         };
-        let Self { brood, clock, mut wire, mut desk, .. } = self;
-        let mut ending = Box::pin(brood.end(&clock, verdict.first, verdict.until));
-        let (exit, how) = loop {
-            tokio::select! {
-                ended = &mut ending => break ended,
-                // Who asks now is told no.
-                () = Desk::answer(&mut desk, Duration::ZERO) => {}
-            }
-        };
+        let Self { mut brood, clock, mut wire, mut desk, .. } = self;
+        let ending = brood.end(&clock, verdict.first, verdict.until);
+        let how = answering_no(&mut desk, ending).await;
+        if how == Stopped::Failed {
+            wire.send(&News::Outlives(verdict.cause)).await;
+            // What the lock's life hangs from stays open until the last of them has ended, whoever is gone.
+            let rest = async {
+                tokio::select! {
+                    () = brood.outlast(&clock) => {}
+                    () = ignore(&mut wire) => {}
+                }
+            };
+            answering_no(&mut desk, rest).await;
+        }
+        let exit = brood.exit().unwrap_or(Exit::Command(255));
         tell(&mut wire, exit, verdict.cause, how).await;
     }
 
@@ -193,6 +204,23 @@ impl Watch {
         };
         Verdict { cause, first, until: (self.clock.now() + grace).min(last) }
     }
+}
+
+/// Does `work`. Who asks meanwhile is told that the lock is not held.
+async fn answering_no<T>(desk: &mut Option<Desk>, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = Desk::answer(desk, Duration::ZERO) => {}
+        }
+    }
+}
+
+/// Reads what comes, so that it does not pile up. Never ends.
+async fn ignore(wire: &mut Wire) {
+    while wire.next::<Order>().await.is_some() {}
+    std::future::pending().await
 }
 
 async fn tell(wire: &mut Wire, exit: Exit, cause: Cause, how: Stopped) {

@@ -6,6 +6,7 @@ mod args;
 mod check;
 mod cmd;
 mod config;
+mod descriptors;
 mod env;
 mod event;
 mod exit;
@@ -55,6 +56,10 @@ fn start() -> Result<Exit, Failure> {
     };
     let plan = Plan::new(args, &Env::real()?)?;
     log()?;
+    descriptors::ensure(match &plan {
+        Plan::On(..) => descriptors::FOR_A_STORE,
+        Plan::Here(_) => descriptors::FOR_A_RUNTIME,
+    })?;
     // One thread is enough for one lock; its keeper has another.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

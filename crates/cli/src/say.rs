@@ -5,7 +5,10 @@ use std::{
     io::{self, Write},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FileType, OFlags},
+};
 
 use crate::{
     exit::{Exit, Failure},
@@ -63,6 +66,25 @@ pub(crate) fn emit(text: &str) -> Result<(), Failure> {
         io::ErrorKind::BrokenPipe => Failure::silent(Exit::Signal(rustix::process::Signal::PIPE.as_raw())),
         _ => Failure::new(Exit::Output, format!("cannot write: {error}")),
     })
+}
+
+/// Refuses a stdout that was closed when we started: what is written there would be gone without an error, because the
+/// standard library puts `/dev/null`, open for reading too, in place of a closed stream. `>/dev/null` of a shell is
+/// open for writing only.
+pub(crate) fn refuse_closed_stdout() -> Result<(), Failure> {
+    let stdout = rustix::stdio::stdout();
+    let closed = match (rustix::fs::fcntl_getfl(stdout), rustix::fs::fstat(stdout)) {
+        (Ok(flags), Ok(stat)) => {
+            let null = rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stat.st_rdev);
+            null && FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+                && flags.contains(OFlags::RDWR)
+        }
+        _ => true,
+    };
+    if closed {
+        return Err(Failure::new(Exit::Output, "stdout is closed, so nobody would get the handle; open it"));
+    }
+    Ok(())
 }
 
 /// `text` with everything escaped that moves the cursor, starts a line, or turns the direction of writing: owners,

@@ -1,12 +1,14 @@
 //! Taking what is wanted: as the flags say, however others use the name, and telling who has it meanwhile.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
-use bramah::{Clock, ErrorKind, Guards, Keep, LineView, Lock, Moment, Name, Session, Tag, all, line::WHOLE};
+use bramah::{
+    Clock, Error, ErrorKind, Guards, Keep, LineView, Lock, Moment, Name, Session, Tag, all, line::WHOLE,
+};
 
 use crate::{
     cmd,
-    exit::{Exit, Failure},
+    exit::Failure,
     holder,
     plan::{Mode, Patience, Talk, Want},
     say::say,
@@ -14,8 +16,10 @@ use crate::{
     waiter,
 };
 
-/// How often the use of a name may change under our hands before we say so.
-const TRIES: usize = 100;
+/// How often a try goes round when the use of a name changes under our hands: each time somebody was in line.
+const TRIES: usize = 10;
+/// The pause before another round when that happens again, at first and at the most.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
 /// Opens a session for what is wanted.
 pub(crate) async fn open(store: &Store, want: &Want, keep: Keep) -> Result<Session, Failure> {
@@ -50,10 +54,15 @@ pub(crate) async fn take(
 
 /// A lock that others share, and one that they do not, are two kinds of line; flock's users need not know. Where a
 /// name is in use as the other kind, it is taken as that one, the strong way: who wanted to share waits its turn.
+///
+/// A line can become another kind whenever it is empty, so also between a conflict and the next attempt. Whoever is
+/// first in an empty line is never refused, so each round of ours that fails is one in which somebody else got in line.
+/// It goes on until it is decided, or the time is up.
 async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result<Option<Guards>, Failure> {
     let clock = Clock::boot();
     let mut in_use = HashMap::new();
-    for _ in 0..TRIES {
+    let [mut pause, longest] = PAUSES;
+    for round in 1.. {
         let locks = want.names.iter().map(|name| {
             let lock = face(session, name, want.mode, in_use.get(name).copied())?;
             Ok(lock.reason(&want.reason))
@@ -66,24 +75,34 @@ async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result
         };
         match got {
             Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                let found = uses(session, want).await?;
-                // Free meanwhile is a change as well; slots are not to be had otherwise than as they are.
-                if matches!(want.mode, Mode::Slots(_)) || (found == in_use && !found.is_empty()) {
-                    return Err(error.into());
-                }
-                in_use = found;
+            Err(error) => {
+                let Some((name, capacity)) = other_kind(&error, want.mode) else { return Err(error.into()) };
+                in_use.insert(name, capacity);
             }
-            got => match got? {
-                Some(guards) if !prove(&guards, want).await? => {}
-                got => return Ok(got),
-            },
+            Ok(Some(guards)) if !prove(&guards, want).await? => {}
+            Ok(got) => return Ok(got),
+        }
+        let over = match until {
+            None => round >= TRIES,
+            Some(until) => clock.now() >= until,
+        };
+        if over {
+            break;
+        }
+        // The first time it is taken as what it is in use as.
+        if round > 1 {
+            clock.nap(pause).await;
+            pause = (pause * 2).min(longest);
         }
     }
-    Err(Failure::new(
-        Exit::Busy(Exit::BUSY),
-        format!("{}: others keep changing how it is used", want.title()),
-    ))
+    Ok(None)
+}
+
+/// The name that is in use as the other kind of line, and which that is. Slots are never taken as something else.
+fn other_kind(error: &Error, mode: Mode) -> Option<(Name, u32)> {
+    let (name, capacity) = error.in_use()?;
+    let convertible = !matches!(mode, Mode::Slots(_)) && [1, WHOLE].contains(&capacity);
+    convertible.then(|| (name.clone(), capacity))
 }
 
 /// Has the store say that what was waited for is ours for a whole ttl: until then it is good for a few seconds, and a
@@ -93,17 +112,6 @@ async fn prove(guards: &Guards, want: &Want) -> Result<bool, Failure> {
         guard.confirm().await?;
     }
     Ok(guards.is_held())
-}
-
-/// The capacities of the lines that somebody stands in.
-async fn uses(session: &Session, want: &Want) -> Result<HashMap<Name, u32>, Failure> {
-    let mut found = HashMap::new();
-    for name in &want.names {
-        if let Some(line) = session.glance(name).await?.filter(|line| !line.places.is_empty()) {
-            found.insert(name.clone(), line.capacity);
-        }
-    }
-    Ok(found)
 }
 
 fn face(session: &Session, name: &Name, mode: Mode, in_use: Option<u32>) -> Result<Lock, Failure> {

@@ -237,6 +237,7 @@ impl Claim {
                 word(self.capacity)
             ),
         )
+        .for_use(self.name.clone(), in_use)
     }
 }
 

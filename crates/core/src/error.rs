@@ -2,6 +2,8 @@
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
+use crate::Name;
+
 /// The result of nearly everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -15,6 +17,7 @@ pub struct Error {
     message: Arc<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     after: Option<Duration>,
+    in_use: Option<(Name, u32)>,
 }
 
 /// What an [`Error`] means.
@@ -49,7 +52,7 @@ impl ErrorKind {
 impl Error {
     /// An error of `kind` with one lower-case line: what, which, why, what next.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into(), source: None, after: None }
+        Self { kind, message: message.into().into(), source: None, after: None, in_use: None }
     }
 
     /// The same, with what caused it.
@@ -58,7 +61,13 @@ impl Error {
         message: impl Into<String>,
         source: impl StdError + Send + Sync + 'static,
     ) -> Self {
-        Self { kind, message: message.into().into(), source: Some(Arc::new(source)), after: None }
+        Self {
+            kind,
+            message: message.into().into(),
+            source: Some(Arc::new(source)),
+            after: None,
+            in_use: None,
+        }
     }
 
     /// The same, of a store that said when it will take part. Nothing was written, and who can wait asks again then.
@@ -70,6 +79,17 @@ impl Error {
     /// After how long the store will take part, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         self.after
+    }
+
+    /// The same, of a name that is in use with this capacity.
+    pub(crate) fn for_use(self, name: Name, capacity: u32) -> Self {
+        Self { in_use: Some((name, capacity)), ..self }
+    }
+
+    /// Of a [`Conflict`](ErrorKind::Conflict): the name, and the capacity that it is in use with, if the store told. With
+    /// that capacity it can be had; it may be free, or in use in yet another way, when it is asked for again.
+    pub fn in_use(&self) -> Option<(&Name, u32)> {
+        self.in_use.as_ref().map(|(name, capacity)| (name, *capacity))
     }
 
     /// What it means.

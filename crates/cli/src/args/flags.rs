@@ -23,10 +23,10 @@ pub(crate) struct Busy {
     pub(crate) try_only: bool,
     /// Wait for so long at the most (30s, 5m, 1h30m, 500ms, or seconds); 0 is -n
     /// [default: $BRAMAH_WAIT, else the config file's, else as long as it takes]
-    #[arg(short, long, alias = "timeout", value_name = "DUR", value_parser = span::read)]
+    #[arg(short, long, alias = "timeout", value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,
     /// Exit with this code when it is busy, and not with 75; with 0 nothing is said either
-    #[arg(short = 'E', long, alias = "conflict-exit-code", value_name = "N")]
+    #[arg(short = 'E', long, alias = "conflict-exit-code", value_name = "N", allow_negative_numbers = true)]
     pub(crate) busy_code: Option<u8>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Mode {
     #[arg(short = 'x', long, alias = "write", conflicts_with = "slots")]
     pub(crate) exclusive: bool,
     /// One of N slots: so many may hold it at once; everybody has to say the same N
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) slots: Option<u32>,
     /// Taken and ignored, for flock's sake: a lock's descriptor is never passed on
     #[arg(short = 'o', long = "close", hide = true)]
@@ -54,7 +54,7 @@ pub(crate) struct Ttl {
     /// How long the store keeps the lock of a process that it does not hear of; on file:, where a living process
     /// keeps its locks, only how soon a break is noticed (a third of it)
     /// [default: $BRAMAH_TTL, else the config file's, else 30s]
-    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    #[arg(long, value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Ttl {
 pub(crate) struct Supervision {
     /// From SIGTERM to SIGKILL when the command has to end; less than half of the ttl
     /// [default: the config file's, else 5s, at most a sixth of the ttl]
-    #[arg(long, value_name = "DUR", value_parser = span::read)]
+    #[arg(long, value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) grace: Option<Duration>,
     /// When the lock runs out or is taken away: term (SIGTERM, then SIGKILL, in time), kill (SIGKILL), signal:HUP
     /// (that signal, then SIGKILL), or keep (say it, and let the command run: then only a fence protects you)
@@ -76,7 +76,7 @@ pub(crate) struct Supervision {
     pub(crate) on_revoke: OnRevoke,
     /// End the command after so long: SIGTERM, after the grace SIGKILL, and exit with 124 [default: the config
     /// file's, else never]
-    #[arg(long, value_name = "DUR", value_parser = span::read_some)]
+    #[arg(long, value_name = "DUR", value_parser = span::read_some, allow_hyphen_values = true)]
     pub(crate) max_run: Option<Duration>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Talk {
     pub(crate) json: bool,
     /// At the end, write what happened as one line of JSON to this descriptor, such as 3; the command does not
     /// inherit it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=65_535))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..=65_535))]
     pub(crate) status_fd: Option<i32>,
     /// Say when the lock is had and when it is released
     #[arg(short, long, conflicts_with = "quiet")]

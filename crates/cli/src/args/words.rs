@@ -23,8 +23,8 @@ Environment:
 
 Exit codes:
   64 usage, unsupported or conflicting   65 corrupt store   69 store unreachable   74 cannot write
-  75 busy   77 denied   79 lost   124 over time   126 cannot execute   127 not found
-  128+n ended by signal n
+  75 busy   77 denied   79 lost   80 cannot be ended   124 over time   126 cannot execute
+  127 not found   128+n ended by signal n
   run, elect: else the command's own.   Questions: 0 yes, 1 no.";
 
 pub(super) const RUN: &str = "\
@@ -45,6 +45,11 @@ runs out by time: a frozen bramah keeps the lock and its command runs on. A lock
 breaks is handed on at once, and the command is ended when bramah learns of it: at once where the
 store can tell (redis: without a cluster, etcd:, zookeeper:), else within a third of the ttl, and
 then with a tenth of the ttl as grace at the most.
+
+A command that became another user (setuid, sudo) may be out of reach of signals. If it has to end
+and cannot be ended, bramah says so at once with the processes that are left, and exits with 80:
+after a loss at once, while the command runs on; after --max-run when the command has ended, and
+until then the lock is held.
 
 Examples:
   bramah run deploy/prod --reason \"hotfix 1.4.2\" -- ./deploy.sh

@@ -1,5 +1,7 @@
 //! `bramah check`: inside of a command, is its lock still held?
 
+use std::io;
+
 use crate::{
     check::{self, Answer},
     exit::{Exit, Failure},
@@ -8,15 +10,23 @@ use crate::{
     say::{emit, say},
 };
 
-pub(crate) fn check(form: Form, talk: Talk) -> Result<Exit, Failure> {
+pub(crate) async fn check(form: Form, talk: Talk) -> Result<Exit, Failure> {
     let text = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
     let (Some(socket), Some(name)) = (text("BRAMAH_SOCKET"), text("BRAMAH_LOCK")) else {
         return Err(Failure::usage(
             "there is no lock to check: this is not inside of a command run by bramah run or bramah elect",
         ));
     };
-    // Nobody answers any more: whoever held it is gone.
-    let answer = check::ask(&socket).unwrap_or(Answer { held: false, left_ms: Some(0) });
+    let answer = match check::ask(&socket).await {
+        Ok(answer) => answer,
+        // Nobody answers any more, or nobody whose word counts: whoever held it is gone.
+        Err(error) => {
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                say(&format!("{error}, and is not believed"));
+            }
+            Answer { held: false, left_ms: Some(0) }
+        }
+    };
     match form {
         Form::Json => {
             let id = text("BRAMAH_ID");

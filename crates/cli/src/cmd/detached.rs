@@ -9,7 +9,7 @@ use crate::{
     exit::{Exit, Failure},
     json,
     plan::{Form, Handle, Lock, Talk, Want, bad_handle},
-    say::{emit, say},
+    say::{emit, refuse_closed_stdout, say},
     signals::Signals,
     span,
     store::Store,
@@ -21,6 +21,7 @@ const MAX_HANDLE_BYTES: u64 = 1024;
 
 pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
     refuse_memory(store)?;
+    refuse_closed_stdout()?;
     let mut signals = Signals::heed()?;
     // While it waits nobody needs it for long: so a process that is killed leaves no place for hours.
     let waiting = Want { ttl: plan.want.ttl.min(Session::DEFAULT_TTL), ..plan.want.clone() };

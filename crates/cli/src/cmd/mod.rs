@@ -17,7 +17,7 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah::{Engine, Look, Scope, Session, SessionBuilder, Survey};
+use bramah::{Clock, Engine, Look, Moment, Scope, Session, SessionBuilder, Survey};
 
 use crate::{
     exit::{Exit, Failure},
@@ -63,7 +63,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
 
 async fn here(errand: Errand) -> Result<Exit, Failure> {
     match errand {
-        Errand::Check { form, talk } => check::check(form, talk),
+        Errand::Check { form, talk } => check::check(form, talk).await,
         Errand::Completions(shell) => completions::completions(shell),
         Errand::Man(dir) => man::man(dir.as_deref()),
         Errand::Version(form) => version::version(form),
@@ -86,6 +86,16 @@ async fn existing(store: &Store) -> Result<Arc<dyn Engine>, Failure> {
 /// One look at the store. No session: looking leaves no trace.
 async fn look(store: &Store, scope: &Scope) -> Result<Survey, Failure> {
     Ok(existing(store).await?.survey(scope, Look::Once).await?)
+}
+
+/// Closes the session of a run that has ended, and waits for that until `until`.
+async fn close_by(session: Session, until: Moment) {
+    let clock = Clock::boot();
+    let _ = session.close(until.since(clock.now())).await;
+    if clock.now() >= until {
+        // The store does not answer. Dropping the session would wait for the same once more.
+        std::mem::forget(session);
+    }
 }
 
 /// Leaves nothing behind that can be taken along.

@@ -2,6 +2,7 @@
 
 mod course;
 mod grant;
+mod loss;
 
 use crate::{
     exit::{Exit, Failure},

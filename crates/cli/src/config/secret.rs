@@ -1,7 +1,8 @@
 //! Passwords that stand in files of their own. Nothing of what such a file has in it is ever said.
 
-use std::{fmt::Write, fs::File, io::Read, os::unix::fs::MetadataExt, path::Path};
+use std::{fmt::Write, fs::File, os::unix::fs::MetadataExt, path::Path};
 
+use super::source;
 use crate::{exit::Failure, say::say};
 
 /// Longer than any password, and than the tokens that are used as such.
@@ -11,10 +12,9 @@ const MOST_BYTES: u64 = 64 << 10;
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let refuse = |why: &str| Failure::usage(format!("the password file {} {why}", path.display()));
     let broken = |error| refuse(&format!("cannot be read: {error}"));
-    let file = File::open(path).map_err(broken)?;
+    let file = source::open(path).map_err(broken)?;
     let mode = mode_for_others(&file);
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(broken)?;
+    let bytes = source::read(file, MOST_BYTES + 1).map_err(broken)?;
     let password = one_line(bytes).map_err(refuse)?;
     if let Some(mode) = mode {
         say(&format!(

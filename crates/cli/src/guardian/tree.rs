@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use bramah::{Clock, Moment};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group, waitid,
+use rustix::{
+    io::Errno,
+    process::{
+        Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
+        test_kill_process, waitid,
+    },
 };
 
 use super::wire::Stopped;
-use crate::exit::Exit;
+use crate::{args::signal_name, exit::Exit, say::say};
 
 /// From here on the children of dying children are ours, so that none gets out of sight: an init may take its time to
 /// collect them, or never do it.
@@ -84,11 +88,18 @@ impl Brood {
 
     /// Signals the command as a terminal would: its whole group, or itself where it shares ours.
     pub(crate) fn forward(&self, signal: Signal) {
-        let _ = match (self.group, self.child) {
+        let done = match (self.group, self.child) {
             (Some(group), _) => kill_process_group(group, signal),
             (None, Some(child)) => kill_process(child, signal),
             (None, None) => Ok(()),
         };
+        // The size of a window is no news worth a line.
+        if done == Err(Errno::PERM) && signal != Signal::WINCH {
+            say(&format!(
+                "cannot pass {} on to the command: this user may not signal it",
+                signal_name(signal)
+            ));
+        }
     }
 
     /// Signals everybody: the group at once, and each that has left it.
@@ -119,23 +130,32 @@ impl Brood {
     }
 
     /// Those that are left of the command and of all that it has started; `None` if that cannot be told.
-    fn left(&mut self) -> Option<Vec<i32>> {
+    fn left(&mut self) -> Option<Vec<Process>> {
         let ended = self.exit().is_some();
         self.collect(&descendants(&self.strangers)?);
-        let mut left: Vec<i32> = descendants(&self.strangers)?.iter().map(|process| process.pid).collect();
+        let mut left = descendants(&self.strangers)?;
         if ended {
             // What is left of the command itself is a zombie of ours.
-            left.retain(|pid| Some(*pid) != self.child.map(number));
+            left.retain(|process| Some(process.pid) != self.child.map(number));
         } else if left.is_empty() {
-            left.extend(self.child.map(number));
+            left.extend(self.child.map(|child| Process::unlisted(number(child))));
         }
-        left.sort_unstable();
+        left.sort_unstable_by_key(|process| process.pid);
         Some(left)
     }
 
-    /// Ends all of it: `first`, and what has not ended by `until` is killed, however long that takes. How the command
-    /// ended, and what it took.
-    pub(crate) async fn end(mut self, clock: &Clock, first: Signal, until: Moment) -> (Exit, Stopped) {
+    /// Whether we may not signal this one: it runs as another user.
+    fn is_refused(&self, process: &Process) -> bool {
+        let Some(pid) = Pid::from_raw(process.pid) else { return false };
+        test_kill_process(pid) == Err(Errno::PERM)
+            && !process.zombie
+            // A child that was not waited for keeps its number, also where the system does not list it.
+            && (self.child == Some(pid) || process.is_there())
+    }
+
+    /// Ends all of it: `first`, and what has not ended by `until` is killed, however long that takes. What it took;
+    /// [`Stopped::Failed`], and a line that says so, as soon as only processes are left that we may not signal.
+    pub(crate) async fn end(&mut self, clock: &Clock, first: Signal, until: Moment) -> Stopped {
         let mut how = match self.exit() {
             Some(_) => Stopped::ByItself,
             None if first == Signal::KILL => Stopped::Killed,
@@ -146,16 +166,28 @@ impl Brood {
         self.signal_all(Signal::CONT);
         let mut pause = Duration::from_millis(1);
         let mut before = Vec::new();
+        let mut told = false;
         loop {
             let left = self.left();
             if left.as_ref().is_some_and(Vec::is_empty) {
-                break;
+                self.reap();
+                return how;
             }
             let left = left.unwrap_or_default();
-            if left != before {
+            let refused: Vec<&Process> = left.iter().filter(|process| self.is_refused(process)).collect();
+            if !refused.is_empty() {
+                if !std::mem::replace(&mut told, true) {
+                    say(&format!("cannot end {}: this user may not signal it", list(&refused)));
+                }
+                if refused.len() == left.iter().filter(|process| !process.zombie).count() {
+                    return Stopped::Failed;
+                }
+            }
+            let pids = left.iter().map(|process| process.pid).collect();
+            if pids != before {
                 // Somebody came or went: the next look is worth it.
                 pause = Duration::from_millis(1);
-                before = left;
+                before = pids;
             }
             let now = clock.now();
             if now >= until {
@@ -169,8 +201,15 @@ impl Brood {
             // Every look costs a walk through all processes of the machine.
             pause = (pause * 2).min(if now < until { FREQUENT } else { SELDOM });
         }
+    }
+
+    /// Waits until everybody has ended whom [`end`](Self::end) could not end, and kills whom it can meanwhile.
+    pub(crate) async fn outlast(&mut self, clock: &Clock) {
+        while !self.left().is_some_and(|left| left.is_empty()) {
+            self.signal_all(Signal::KILL);
+            clock.sleep_until(clock.now() + SELDOM).await;
+        }
         self.reap();
-        (self.exit.unwrap_or(Exit::Command(255)), how)
     }
 
     /// Lets go of a command that has ended.
@@ -179,6 +218,20 @@ impl Brood {
             let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
+}
+
+/// Whether the process of this number is a parent of ours, or one above that.
+pub(crate) fn is_above(pid: Option<i32>) -> bool {
+    let Some(pid) = pid.filter(|pid| *pid > 1) else { return false };
+    let mut seen = Process::read(number(getpid()));
+    // A process is started after the one above it, so this ends.
+    while let Some(process) = seen {
+        if process.parent == pid {
+            return true;
+        }
+        seen = Process::read(process.parent);
+    }
+    false
 }
 
 fn exit_of(status: &WaitIdStatus) -> Exit {
@@ -201,11 +254,18 @@ struct Process {
     group: i32,
     /// When it started: together with its number this is the process itself.
     start: u64,
+    /// Whether it has ended, and its parent has not looked yet.
+    zombie: bool,
 }
 
 impl Process {
     fn read(pid: i32) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// One that the system does not list.
+    fn unlisted(pid: i32) -> Self {
+        Self { pid, parent: number(getpid()), group: 0, start: 0, zombie: false }
     }
 
     /// The name is in brackets and may hold anything, so the rest is looked for behind the last one.
@@ -214,7 +274,25 @@ impl Process {
         let pid = head.split(' ').next()?.parse().ok()?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse().ok();
-        Some(Self { pid, parent: number(1)?, group: number(2)?, start: fields.get(19)?.parse().ok()? })
+        let zombie = matches!(fields.first(), Some(&("Z" | "X")));
+        let start = fields.get(19)?.parse().ok()?;
+        Some(Self { pid, parent: number(1)?, group: number(2)?, start, zombie })
+    }
+
+    /// Whether its number still means the same process.
+    fn is_there(self) -> bool {
+        Self::read(self.pid).is_some_and(|now| now.start == self.start)
+    }
+
+    /// Its number, with its name and its user where the system tells.
+    fn describe(self) -> String {
+        use std::os::unix::fs::MetadataExt;
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid));
+        let user = std::fs::metadata(format!("/proc/{}", self.pid)).map(|data| data.uid());
+        match (name, user) {
+            (Ok(name), Ok(user)) => format!("{} ({}, uid {user})", self.pid, name.trim_end()),
+            _ => self.pid.to_string(),
+        }
     }
 
     /// Only if its number still means the same process.
@@ -222,15 +300,25 @@ impl Process {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         #[cfg(target_os = "linux")]
         if let Ok(process) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-            if Self::read(self.pid).is_some_and(|now| now.start == self.start) {
+            if self.is_there() {
                 let _ = rustix::process::pidfd_send_signal(process, signal);
             }
             return;
         }
-        if Self::read(self.pid).is_some_and(|now| now.start == self.start) {
+        if self.is_there() {
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
+}
+
+/// Processes for a message: the first few of them.
+fn list(processes: &[&Process]) -> String {
+    const MOST: usize = 3;
+    let mut words: Vec<String> = processes.iter().take(MOST).map(|process| process.describe()).collect();
+    if processes.len() > MOST {
+        words.push(format!("{} more", processes.len() - MOST));
+    }
+    format!("process {}", words.join(", "))
 }
 
 /// All processes below this one but these and those below them; `None` if that cannot be told.
@@ -273,14 +361,15 @@ mod tests {
     fn a_process_is_read_whatever_it_is_called() {
         let rest: Vec<String> = (5..30).map(|n| n.to_string()).collect();
         let process = Process::parse(&format!("42 (a) b (c) S 7 9 {}", rest.join(" "))).unwrap();
-        assert_eq!(process, Process { pid: 42, parent: 7, group: 9, start: 21 });
+        assert_eq!(process, Process { pid: 42, parent: 7, group: 9, start: 21, zombie: false });
+        assert!(Process::parse(&format!("42 (a) Z 7 9 {}", rest.join(" "))).unwrap().zombie);
         assert_eq!(Process::parse("nonsense"), None);
         assert!(Process::read(number(getpid())).is_some());
     }
 
     #[test]
     fn only_those_below_are_found() {
-        let process = |pid, parent| Process { pid, parent, group: 1, start: 0 };
+        let process = |pid, parent| Process { pid, parent, group: 1, start: 0, zombie: false };
         let all =
             vec![process(3, 2), process(2, 1), process(9, 8), process(4, 3), process(1, 0), process(5, 1)];
         let mut found: Vec<i32> = below(1, all).into_iter().map(|process| process.pid).collect();

@@ -56,6 +56,8 @@ pub(crate) enum Event {
     NotStarted(Failure),
     /// The command has ended, with all that was to end with it.
     Ended { exit: Exit, cause: Cause, how: Stopped },
+    /// The command had to end and runs on, because this user may not signal it. What can be ended has ended.
+    Outlives(Cause),
     /// The guardian itself is gone: [`take_over`](Ward::take_over).
     Gone,
 }
@@ -74,6 +76,10 @@ pub(crate) struct Ward {
     margin: Duration,
     /// Children that we had before, from whoever became us.
     strangers: Strangers,
+    /// What we have taken over from a guardian that is gone.
+    orphans: Option<Brood>,
+    /// Whether the guardian waits for processes that cannot be ended.
+    outlives: bool,
 }
 
 impl Ward {
@@ -105,7 +111,19 @@ impl Ward {
         wire.send(&Order::Start(start)).await;
         let program = orders.program.display().to_string();
         let margin = orders.margin;
-        Ok(Self { wire, guardian, program, command: None, group, clock, told, margin, strangers })
+        Ok(Self {
+            wire,
+            guardian,
+            program,
+            command: None,
+            group,
+            clock,
+            told,
+            margin,
+            strangers,
+            orphans: None,
+            outlives: false,
+        })
     }
 
     /// Waits for news.
@@ -124,8 +142,14 @@ impl Ward {
                 }
                 Some(News::Stopped(signal)) => self.stopped(signal),
                 Some(News::Ended { code, signal, cause, how }) => {
+                    self.outlives = false;
                     self.take_back();
                     return Event::Ended { exit: wire::exit(code, signal), cause, how };
+                }
+                Some(News::Outlives(cause)) => {
+                    self.outlives = true;
+                    self.take_back();
+                    return Event::Outlives(cause);
                 }
                 None => return Event::Gone,
             }
@@ -161,8 +185,8 @@ impl Ward {
         self.wire.post(&Order::Deadline(0));
     }
 
-    /// Has the command ended because the lock is lost. How it went.
-    pub(crate) async fn stop(&mut self, grace: Duration) -> (Exit, Stopped) {
+    /// Has the command ended because the lock is lost. How it ended, if it has, and what it took.
+    pub(crate) async fn stop(&mut self, grace: Duration) -> (Option<Exit>, Stopped) {
         self.wire.post(&Order::Stop(wire::ns(grace)));
         let (clock, give_up) = (self.clock.clone(), self.clock.now() + grace + PATIENCE);
         let event = tokio::select! {
@@ -172,31 +196,48 @@ impl Ward {
             () = clock.sleep_until(give_up) => Event::Gone,
         };
         match event {
-            Event::Ended { exit, how, .. } => (exit, how),
-            Event::NotStarted(failure) => (failure.exit, Stopped::ByItself),
+            Event::Ended { exit, how, .. } => (Some(exit), how),
+            Event::NotStarted(failure) => (Some(failure.exit), Stopped::ByItself),
+            Event::Outlives(_) => (None, Stopped::Failed),
             // The lock is somebody else's, and the grace is over.
-            Event::Gone => (self.take_over(Duration::ZERO).await, Stopped::Killed),
+            Event::Gone => match self.take_over(Duration::ZERO).await {
+                failed @ (_, Stopped::Failed) => failed,
+                (exit, _) => (exit, Stopped::Killed),
+            },
         }
     }
 
     /// Ends what a guardian has left that is gone, or is to be: SIGTERM, and after `grace`, or in time before the lock
-    /// runs out, SIGKILL. To be awaited to its end.
-    pub(crate) async fn take_over(&mut self, grace: Duration) -> Exit {
+    /// runs out, SIGKILL. To be awaited to its end. How the command ended, if it has, and what it took.
+    pub(crate) async fn take_over(&mut self, grace: Duration) -> (Option<Exit>, Stopped) {
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
+        self.outlives = false;
         let group = self.command.filter(|_| self.group != Group::Ours);
-        let brood = Brood::new(self.command, group).beside(std::mem::take(&mut self.strangers));
+        let mut brood = Brood::new(self.command, group).beside(std::mem::take(&mut self.strangers));
         let until = (self.clock.now() + grace).min(self.told - self.margin);
-        let (exit, _) = brood.end(&self.clock, Signal::TERM, until).await;
+        let how = brood.end(&self.clock, Signal::TERM, until).await;
         self.take_back();
-        exit
+        let exit = brood.exit();
+        self.orphans = Some(brood);
+        (exit, how)
     }
 
-    /// Waits for the end of a guardian whose command has ended: an init may never collect it.
+    /// Waits until everything has ended that [`take_over`](Ward::take_over) could not end. How the command did.
+    pub(crate) async fn outlast(&mut self) -> Option<Exit> {
+        let brood = self.orphans.as_mut()?;
+        brood.outlast(&self.clock).await;
+        brood.exit()
+    }
+
+    /// Waits for the end of a guardian whose command has ended: an init may never collect it. One that waits for what
+    /// cannot be ended is left alone.
     pub(crate) fn dismiss(self) {
-        let Self { wire, mut guardian, .. } = self;
+        let Self { wire, mut guardian, outlives, .. } = self;
         drop(wire);
-        let _ = guardian.wait();
+        if !outlives {
+            let _ = guardian.wait();
+        }
     }
 
     fn take_back(&self) {

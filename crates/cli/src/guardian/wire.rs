@@ -64,6 +64,8 @@ pub(crate) enum News {
     NotStarted { found: bool, why: String },
     /// The terminal has stopped it.
     Stopped(i32),
+    /// It had to end for this reason, and some of it runs on: this user may not signal it.
+    Outlives(Cause),
     /// It has ended, and so has the guardian.
     Ended { code: Option<u8>, signal: i32, cause: Cause, how: Stopped },
 }
@@ -90,6 +92,8 @@ pub(crate) enum Stopped {
     Asked,
     /// SIGKILL.
     Killed,
+    /// Nothing did: this user may not signal it.
+    Failed,
 }
 
 impl From<OnLost> for Lost {

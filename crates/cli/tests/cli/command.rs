@@ -46,11 +46,11 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_run_126() {
 #[test]
 fn it_knows_its_lock_also_inside_of_another() {
     let lab = Lab::new();
-    let print = "echo $BRAMAH_LOCK $BRAMAH_FENCE $BRAMAH_ID $BRAMAH_STORE $BRAMAH_TTL_MS";
-    let inner = format!("{} run inner --ttl 5s -- sh -c '{print}'", env!("CARGO_BIN_EXE_bramah"));
+    let print = "echo \"$BRAMAH_LOCK|$BRAMAH_FENCE|$BRAMAH_ID|$BRAMAH_STORE|$BRAMAH_TTL_MS\"";
+    let inner = format!("bramah run inner --ttl 5s -- sh -c '{print}'");
     let out = lab.output(&["run", "outer/x", "--", "sh", "-c", &format!("{print}; {inner}")]);
     let out = text(&out.stdout);
-    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split(' ').collect()).collect();
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split('|').collect()).collect();
     let [outer, inner] = &lines[..] else { panic!("{out}") };
     assert_eq!((outer[0], outer[4]), ("outer/x", "30000"));
     assert_eq!((inner[0], inner[4]), ("inner", "5000"));

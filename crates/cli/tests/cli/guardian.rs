@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Lab, Running, bramah, text, until};
+use crate::support::{Lab, Running, bramah, path, text, until};
 
 /// Prints the pids of those in the file that are alive: what is left of a command.
 const WHO_IS_LEFT: &str =
@@ -132,7 +132,7 @@ const TTL: Duration = Duration::from_secs(4);
 fn frozen(script: &str, code: i64, word: &str) {
     let lab = Lab::new();
     let mut command =
-        bramah(&["run", "a", "--engine", "memory:", "--ttl", "4s", "--grace", "500ms", "--json"]);
+        bramah(&["run", "a", "--engine", "memory:", "--ttl", "4s", "--grace", "500ms", "--json", "-q"]);
     command.args(["--", "sh", "-c", script]).current_dir(&lab.dir);
     let running = Running::of(command);
     until("the command", || (pids(&lab).len() == 2).then_some(()));
@@ -201,12 +201,9 @@ fn without_its_guardian_a_command_that_ignores_sigterm_is_killed_however_often_w
 #[test]
 fn children_that_we_had_before_are_nobodys_business() {
     let lab = Lab::new();
-    let line = format!(
-        "sleep 1000 & echo $!; exec {} run a -- sh -c 'echo $PPID; sleep 1000'",
-        env!("CARGO_BIN_EXE_bramah")
-    );
+    let line = "sleep 1000 & echo $!; exec bramah run a -- sh -c 'echo $PPID; sleep 1000'";
     let mut shell = Command::new("sh");
-    shell.args(["-c", &line]).env("BRAMAH_ENGINE", lab.url());
+    shell.args(["-c", line]).env("PATH", path()).env("BRAMAH_ENGINE", lab.url());
     let mut holder = Running::of(shell);
     let stranger: i32 = holder.line().parse().unwrap();
     let guardian: i32 = holder.line().parse().unwrap();

@@ -13,7 +13,7 @@ const TTL: Duration = Duration::from_millis(500);
 fn lease(script: &str) -> (Running, Pid) {
     let script = format!("echo $$; {script}");
     let mut running = Running::of(bramah(&[
-        "run", "a", "--engine", "memory:", "--ttl", "500ms", "--json", "--", "sh", "-c", &script,
+        "run", "a", "--engine", "memory:", "--ttl", "500ms", "--json", "-q", "--", "sh", "-c", &script,
     ]));
     let group = Pid::from_raw(running.line().parse().unwrap()).unwrap();
     (running, group)

@@ -1,5 +1,6 @@
 //! Help, man pages and completions: that they are as they were, that they agree, and that they are complete.
 
+mod bad_input;
 mod json;
 mod refusals;
 mod snapshot;

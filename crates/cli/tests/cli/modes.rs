@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, text, until};
+use crate::support::{Lab, path, text, until};
 
 fn is_busy(lab: &Lab, args: &[&str]) -> bool {
     let out = lab.output(&[&["run"], args, &["-n", "--", "true"]].concat());
@@ -85,11 +85,10 @@ fn several_locks_are_taken_together_or_not_at_all() {
 #[test]
 fn two_that_name_the_same_locks_in_another_order_do_not_wait_for_each_other() {
     let lab = Lab::new();
-    let script = "for i in 1 2 3 4 5 6 7 8; do $0 run -l $1 -l $2 -- true || exit 1; done";
-    let bramah = env!("CARGO_BIN_EXE_bramah");
+    let script = "for i in 1 2 3 4 5 6 7 8; do bramah run -l $0 -l $1 -- true || exit 1; done";
     let start = |first: &str, second: &str| {
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", script, bramah, first, second]).env("BRAMAH_ENGINE", lab.url());
+        shell.args(["-c", script, first, second]).env("PATH", path()).env("BRAMAH_ENGINE", lab.url());
         crate::support::Running::of(shell)
     };
     let (mut one, mut two) = (start("a", "b"), start("b", "a"));

@@ -2,13 +2,11 @@
 
 use crate::support::{Lab, bramah, text};
 
-const BRAMAH: &str = env!("CARGO_BIN_EXE_bramah");
-
 #[test]
 fn a_lock_that_the_run_around_holds_is_refused_with_a_clear_word() {
     let lab = Lab::new();
     for flags in ["", "-n", "-s", "-w 5s", "--slots 2"] {
-        let inner = format!("{BRAMAH} run deploy {flags} -- touch never");
+        let inner = format!("bramah run deploy {flags} -- touch never");
         let out = lab.output(&["run", "deploy", "--", "sh", "-c", &inner]);
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(64), "{flags}: {said}");
@@ -20,8 +18,8 @@ fn a_lock_that_the_run_around_holds_is_refused_with_a_clear_word() {
 #[test]
 fn also_over_several_runs_in_between_and_with_several_locks() {
     let lab = Lab::new();
-    let innermost = format!("{BRAMAH} run -l z -l outer -- touch never");
-    let inner = format!("{BRAMAH} run inner -- {innermost}");
+    let innermost = "bramah run -l z -l outer -- touch never";
+    let inner = format!("bramah run inner -- {innermost}");
     let out = lab.output(&["run", "-l", "other", "-l", "outer", "--", "sh", "-c", &inner]);
     assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("outer is held by the run"), "{}", text(&out.stderr));
@@ -32,8 +30,8 @@ fn a_run_inside_reaches_the_same_store_however_that_was_named() {
     let lab = Lab::new();
     let store = lab.dir.join("by flag");
     let url = format!("file://{}", store.display());
-    let inner = format!("{BRAMAH} ls --json");
-    let out = bramah(&["run", "outer", "--engine", &url, "--", "sh", "-c", &inner])
+    let inner = "bramah ls --json";
+    let out = bramah(&["run", "outer", "--engine", &url, "--", "sh", "-c", inner])
         .env("BRAMAH_ENGINE", lab.url())
         .output()
         .unwrap();
@@ -50,7 +48,7 @@ fn what_the_run_around_has_lost_or_never_had_is_not_refused() {
     let lab = Lab::new();
     let other = Lab::new();
     // The same name on another store is another lock.
-    let inner = format!("{BRAMAH} run a --engine {} -- echo in", other.url());
+    let inner = format!("bramah run a --engine '{}' -- echo in", other.url());
     let out = lab.output(&["run", "a", "--", "sh", "-c", &inner]);
     assert_eq!((out.status.code(), &*text(&out.stdout)), (Some(0), "in\n"), "{}", text(&out.stderr));
     let mut stale = lab.bramah(&["run", "a", "--", "echo", "in"]);
@@ -61,7 +59,7 @@ fn what_the_run_around_has_lost_or_never_had_is_not_refused() {
 #[test]
 fn a_detached_lock_of_the_run_around_is_refused_too() {
     let lab = Lab::new();
-    let out = lab.output(&["run", "a", "--", "sh", "-c", &format!("{BRAMAH} lock a")]);
+    let out = lab.output(&["run", "a", "--", "sh", "-c", "bramah lock a"]);
     assert_eq!((out.status.code(), &*text(&out.stdout)), (Some(64), ""), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("a is held by the run"), "{}", text(&out.stderr));
 }
@@ -69,7 +67,7 @@ fn a_detached_lock_of_the_run_around_is_refused_too() {
 #[test]
 fn waiting_for_the_run_around_is_refused() {
     let lab = Lab::new();
-    let out = lab.output(&["run", "a", "--", "sh", "-c", &format!("{BRAMAH} wait a")]);
+    let out = lab.output(&["run", "a", "--", "sh", "-c", "bramah wait a"]);
     assert_eq!(out.status.code(), Some(64), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("a is held by the run"), "{}", text(&out.stderr));
 }

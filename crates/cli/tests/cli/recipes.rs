@@ -7,14 +7,12 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Lab, Running, text, until};
+use crate::support::{Lab, Running, path, text, until};
 
 /// A line of shell in which `bramah` is the command under test.
 fn shell(lab: &Lab, line: &str) -> Command {
     let mut shell = Command::new("sh");
-    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_bramah")).parent().unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    shell.args(["-c", line]).env("PATH", path).env("BRAMAH_ENGINE", lab.url()).current_dir(&lab.dir);
+    shell.args(["-c", line]).env("PATH", path()).env("BRAMAH_ENGINE", lab.url()).current_dir(&lab.dir);
     shell
 }
 

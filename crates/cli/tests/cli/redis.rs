@@ -141,6 +141,26 @@ fn a_signal_ends_a_waiting_run_which_takes_its_place_out_of_the_line() {
 }
 
 #[test]
+fn a_run_whose_store_is_down_ends_within_about_a_second_of_its_command() {
+    for frozen in [true, false] {
+        let shop = Shop::new();
+        let mut holder = shop.hold("a", &["--ttl", "1m"]);
+        if frozen {
+            shop.redis.signal(Signal::STOP).unwrap();
+        } else {
+            shop.redis.kill();
+        }
+        let ended = Instant::now();
+        holder.let_go();
+        let (code, _, said) = holder.end();
+        let took = ended.elapsed();
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("a: the store did not confirm the release"), "{said}");
+        assert!(took < Duration::from_millis(2500), "{took:?}");
+    }
+}
+
+#[test]
 fn a_run_frozen_past_its_ttl_ends_with_79_while_the_next_one_holds() {
     let shop = Shop::new();
     let holder = shop.hold("a", &["--ttl", "1s"]);

@@ -13,7 +13,7 @@ use rustix::{
 };
 use serde_json::Value;
 
-use crate::support::{Lab, Running, bramah, text, until};
+use crate::support::{Lab, Running, bramah, path, text, until};
 
 #[test]
 fn a_command_that_runs_for_too_long_is_ended_with_124() {
@@ -73,8 +73,8 @@ fn a_lost_lock_can_end_a_command_by_another_signal_or_not_at_all() {
     let (code, out, talk) = lose("kill", trap).end();
     assert_eq!((code, &*out), (79, ""), "{talk}");
     assert!(talk.contains("SIGKILL"), "{talk}");
-    let check = format!("echo in; cat; {} check -q; echo $?; exit 6", env!("CARGO_BIN_EXE_bramah"));
-    let mut kept = lose("keep", &check);
+    let check = "echo in; cat; bramah check -q; echo $?; exit 6";
+    let mut kept = lose("keep", check);
     let said = kept.talk();
     assert!(said.contains("a was broken by") && said.contains("(\"a test\")"), "{said}");
     assert!(said.contains("runs on"), "{said}");
@@ -88,12 +88,11 @@ fn a_lost_lock_can_end_a_command_by_another_signal_or_not_at_all() {
 #[test]
 fn what_became_of_it_is_told_on_a_descriptor_that_the_command_does_not_have() {
     let lab = Lab::new();
-    let bramah = env!("CARGO_BIN_EXE_bramah");
-    let script = format!(
-        "echo before >&3; {bramah} run a --status-fd 3 -- sh -c 'readlink /proc/$$/fd/3; exit 7'; echo $? >&3"
-    );
+    let script =
+        "echo before >&3; bramah run a --status-fd 3 -- sh -c 'readlink /proc/$$/fd/3; exit 7'; echo $? >&3";
     let shell = Command::new("sh")
         .args(["-c", &format!("({script}) 3>status")])
+        .env("PATH", path())
         .env("BRAMAH_ENGINE", lab.url())
         .current_dir(&lab.dir)
         .output()
@@ -125,7 +124,7 @@ fn busy_has_the_code_that_was_asked_for_and_zero_says_nothing() {
 #[test]
 fn a_command_can_ask_whether_its_lock_is_held() {
     let lab = Lab::new();
-    let bramah_check = format!("{} check", env!("CARGO_BIN_EXE_bramah"));
+    let bramah_check = "bramah check";
     let out = lab.output(&[
         "run",
         "a",
@@ -142,7 +141,7 @@ fn a_command_can_ask_whether_its_lock_is_held() {
         (&answer["held"], &answer["name"], &answer["left_ms"]),
         (&true.into(), &"a".into(), &Value::Null)
     );
-    let timed = bramah(&["run", "a", "--engine", "memory:", "--ttl", "20s", "--", "sh", "-c", &bramah_check]);
+    let timed = bramah(&["run", "a", "--engine", "memory:", "--ttl", "20s", "--", "sh", "-c", bramah_check]);
     let left: u64 = text(&{ timed }.output().unwrap().stdout).trim().parse().unwrap();
     assert!((1..=20_000).contains(&left), "{left}");
     let outside = bramah(&["check"]).output().unwrap();
@@ -157,9 +156,7 @@ fn a_command_can_ask_whether_its_lock_is_held() {
 #[test]
 fn a_command_that_is_being_ended_is_told_that_it_does_not_hold_the_lock() {
     let lab = Lab::new();
-    let bramah = env!("CARGO_BIN_EXE_bramah");
-    let script =
-        format!("trap '{bramah} check; echo code $?; exit 0' TERM; echo in; while :; do sleep 0.01; done");
+    let script = "trap 'bramah check; echo code $?; exit 0' TERM; echo in; while :; do sleep 0.01; done";
     let mut holder = lab.start(&[
         "run",
         "a",
@@ -172,7 +169,7 @@ fn a_command_that_is_being_ended_is_told_that_it_does_not_hold_the_lock() {
         "--",
         "sh",
         "-c",
-        &script,
+        script,
     ]);
     assert_eq!(holder.line(), "in");
     assert_eq!(holder.line(), "code 1");

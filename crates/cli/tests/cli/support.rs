@@ -1,8 +1,9 @@
 //! A store to try things on, processes that end with their test, and waiting for conditions.
 
 use std::{
+    ffi::OsString,
     io::{Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Output, Stdio},
     sync::{
         atomic::{AtomicU32, Ordering},
@@ -113,10 +114,17 @@ const NOT_INHERITED: [&str; 20] = [
     "BRAMAH_STORE",
 ];
 
+/// A `PATH` on which `bramah` is the command under test, for scripts: its own path may have spaces in it.
+pub(crate) fn path() -> OsString {
+    let bin = Path::new(env!("CARGO_BIN_EXE_bramah")).parent().unwrap().to_owned();
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&others))).unwrap()
+}
+
 /// `bramah` with an environment that says nothing of stores.
 pub(crate) fn bramah(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bramah"));
-    command.args(args).stdin(Stdio::null()).env("USER", "ana");
+    command.args(args).stdin(Stdio::null()).env("USER", "ana").env("PATH", path());
     for key in NOT_INHERITED {
         command.env_remove(key);
     }

@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use crate::support::{Lab, Running, until};
+use crate::support::{Lab, Running, path, until};
 
 /// A shell with a terminal of its own that runs `line`, in which `bramah` is the command under test.
 fn on_a_terminal(lab: &Lab, line: &str) -> Running {
-    let line = line.replace("bramah", env!("CARGO_BIN_EXE_bramah"));
     let mut script = Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh").env("BRAMAH_ENGINE", lab.url());
+    script.args(["-qec", line, "/dev/null"]).env("SHELL", "/bin/sh").env("PATH", path());
+    script.env("BRAMAH_ENGINE", lab.url()).current_dir(&lab.dir);
     Running::of(script)
 }
 
@@ -111,10 +111,7 @@ fn on_a_terminal_who_is_waited_for_stands_in_one_line_that_goes_away() {
 fn at_the_head_of_a_pipeline_a_killed_bramah_takes_its_command_along_and_nobody_else() {
     let lab = Lab::new();
     let script = "echo $$ > one; sleep 1000 & echo $! > two; wait";
-    let mut terminal = on_a_terminal(
-        &lab,
-        &format!("cd {}; bramah run a -- sh -c '{script}' | cat; echo after", lab.dir.display()),
-    );
+    let mut terminal = on_a_terminal(&lab, &format!("bramah run a -- sh -c '{script}' | cat; echo after"));
     let pid = |file: &str| {
         let file = lab.dir.join(file);
         until("a pid", || std::fs::read_to_string(&file).ok()?.trim().parse::<u32>().ok())
@@ -145,8 +142,7 @@ fn a_command_behind_a_pipe_can_ask_the_person_at_the_terminal() {
 fn an_interrupt_reaches_a_command_that_writes_to_a_file() {
     let lab = Lab::new();
     let script = "trap \"exit 3\" INT; echo ready >&2; while :; do sleep 0.01; done";
-    let log = lab.dir.join("log");
-    let line = format!("bramah run a -- sh -c '{script}' > {}; echo code:$?", log.display());
+    let line = format!("bramah run a -- sh -c '{script}' > log; echo code:$?");
     let mut terminal = on_a_terminal(&lab, &line);
     shows(&mut terminal, "ready");
     let bramah = i32::try_from(lab.lock("a")["holders"][0]["pid"].as_i64().unwrap()).unwrap();

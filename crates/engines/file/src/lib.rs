@@ -44,6 +44,11 @@
 //! and one that others may write to. Files are opened without following links and must be regular
 //! ones, so that nothing in it leads elsewhere or blocks.
 //!
+//! # Who may use it
+//! The user whose directory it is, and nobody else, root included: [`File::open`] refuses a directory of another user,
+//! and one that others may write to. Files are opened without following links and must be regular
+//! ones, so that nothing in it leads elsewhere or blocks.
+//!
 //! # What happens when
 //! - **A process crashes** or is killed: its flock ends with it, the first in line is told by the kernel at once,
 //!   drops it from the line and goes on. A waiter that died is dropped by the one behind it. Their files are removed when the next

@@ -1,11 +1,14 @@
 //! A command on its way under a lock.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use bramah::{Break, Clock, Fence, Guards, Moment, Release, Session};
+use bramah::{Clock, Fence, Guards, Moment, Release, Session};
 use rustix::process::Signal;
 
-use super::Grant;
+use super::{
+    Grant,
+    loss::{RUNS_ON, after_loss, asked, broken, lost, words},
+};
 use crate::{
     args::{self, OnLost, OnRevoke},
     cmd,
@@ -22,6 +25,12 @@ use crate::{
 /// The shortest time before the end of a lease at which everything of the command has to be gone.
 const LEAST_MARGIN: Duration = Duration::from_millis(10);
 
+/// How long a question may take that only has us say more, or is asked when the command has ended.
+const ANSWER: Duration = Duration::from_millis(500);
+/// How long the end of a run waits until the lock is released and the session is closed: of a store that answers, of one
+/// that does not, and when the lock is lost anyway.
+const PARTING: [Duration; 3] = [Duration::from_secs(2), ANSWER, Duration::from_millis(100)];
+
 /// One run, with what there will be to report of it.
 pub(crate) struct Course<'a> {
     pub(crate) plan: &'a Run,
@@ -36,6 +45,10 @@ pub(crate) struct Course<'a> {
     unguarded: bool,
     lost: bool,
     asked: bool,
+    /// It had to end and could not be ended.
+    outlives: bool,
+    /// The store did not answer when the command had ended.
+    silent: bool,
 }
 
 impl<'a> Course<'a> {
@@ -55,6 +68,8 @@ impl<'a> Course<'a> {
             unguarded: false,
             lost: false,
             asked: false,
+            outlives: false,
+            silent: false,
         }
     }
 
@@ -76,6 +91,12 @@ impl<'a> Course<'a> {
                 return exit;
             }
         };
+        if store.is_memory() && self.plan.talk > Talk::Little {
+            say(&format!(
+                "{}: memory: is a store of this process alone and excludes nobody else; name another with --engine",
+                self.plan.title()
+            ));
+        }
         self.fences = guards.iter().map(|guard| guard.fence().map(Fence::get)).collect();
         self.ids = guards.iter().map(|guard| guard.tag().to_string()).collect();
         if self.plan.talk == Talk::Much {
@@ -101,8 +122,9 @@ impl<'a> Course<'a> {
                 Err(failure)
             }
         };
-        // A lock that could not be released before goes with the session.
-        cmd::close(&session).await;
+        // A lock that could not be released before goes with the session. One that is lost is not waited for.
+        let until = self.ended.unwrap_or_else(|| self.clock.now()) + self.parting();
+        cmd::close_by(session, until.max(self.clock.now() + PARTING[2])).await;
         exit
     }
 
@@ -127,10 +149,15 @@ impl<'a> Course<'a> {
                         self.tell_loss("the command runs on, as --on-lost keep says", held).await;
                         continue;
                     }
-                    let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
-                    self.child = Some(exit);
+                    let how = if self.outlives {
+                        Stopped::Failed
+                    } else {
+                        let (exit, how) = ward.stop(self.grace_after_loss(held)).await;
+                        self.child = exit;
+                        how
+                    };
                     self.tell_loss(&words(how, self.plan.on_lost), held).await;
-                    return Ok(Exit::Lost);
+                    return Ok(after_loss(how));
                 }
                 () = asked(held), if !self.asked => {
                     self.asked = true;
@@ -146,6 +173,12 @@ impl<'a> Course<'a> {
                 event = ward.next() => match event {
                     Event::NotStarted(failure) => return Err(failure),
                     Event::Ended { exit, cause, how } => return Ok(self.ended(exit, cause, how, held).await),
+                    Event::Outlives(cause) => {
+                        self.outlives = true;
+                        if let Some(exit) = self.outlived(cause, held).await {
+                            return Ok(exit);
+                        }
+                    }
                     Event::Gone => break,
                 },
                 signal = signals.next() => ward.signal(signal),
@@ -158,11 +191,52 @@ impl<'a> Course<'a> {
             }
         }
         // Nothing comes between: it is ended once, in the time that it has.
-        let exit = ward.take_over(self.plan.grace).await;
-        self.child = Some(exit);
+        let (exit, how) = ward.take_over(self.plan.grace).await;
+        self.child = exit;
         self.unguarded = true;
-        say("the guardian of the command was killed, so the command was ended");
-        Ok(exit)
+        if how != Stopped::Failed {
+            say("the guardian of the command was killed, so the command was ended");
+            return Ok(exit.unwrap_or(Exit::Command(255)));
+        }
+        say(&format!("the guardian of the command was killed: {}", self.runs_on(held)));
+        if held.is_some() && !self.lost {
+            tokio::select! {
+                biased;
+                exit = ward.outlast() => self.child = exit,
+                () = lost(held) => {
+                    self.lost = true;
+                    self.tell_loss(RUNS_ON, held).await;
+                }
+            }
+        }
+        Ok(Exit::Outlived)
+    }
+
+    /// It had to end and runs on. The exit, unless the lock is ours to keep for as long as that lasts.
+    async fn outlived(&mut self, cause: Cause, held: Option<(&Session, &Guards)>) -> Option<Exit> {
+        match cause {
+            Cause::OverTime => {
+                let most = self.plan.max_run.map(span::write).unwrap_or_default();
+                let then = self.runs_on(held);
+                say(&format!("{} ran for {most}, which is the most: {then}", self.command_name()));
+                (held.is_none() || self.lost).then_some(Exit::Outlived)
+            }
+            Cause::Itself | Cause::Lost | Cause::Orphaned => {
+                self.lost = true;
+                self.tell_loss(RUNS_ON, held).await;
+                Some(Exit::Outlived)
+            }
+        }
+    }
+
+    /// That the command cannot be ended, and what that means for a lock that is ours.
+    fn runs_on(&self, held: Option<(&Session, &Guards)>) -> String {
+        match held {
+            Some(_) if !self.lost => {
+                format!("the command cannot be ended, and {} is held until it ends", self.plan.title())
+            }
+            _ => RUNS_ON.to_owned(),
+        }
     }
 
     async fn ended(
@@ -175,6 +249,8 @@ impl<'a> Course<'a> {
         self.child = Some(exit);
         match cause {
             Cause::Itself => exit,
+            // That was told when it was found out.
+            Cause::OverTime if how == Stopped::Failed => Exit::Outlived,
             Cause::OverTime => {
                 let most = self.plan.max_run.map(span::write).unwrap_or_default();
                 let how = words(how, OnLost::Signal(Signal::TERM));
@@ -184,7 +260,7 @@ impl<'a> Course<'a> {
             Cause::Lost | Cause::Orphaned => {
                 self.lost = true;
                 self.tell_loss(&words(how, self.plan.on_lost), held).await;
-                Exit::Lost
+                after_loss(how)
             }
         }
     }
@@ -252,7 +328,7 @@ impl<'a> Course<'a> {
         signals: &mut Signals,
     ) -> Exit {
         let mut exit = exit;
-        if !self.lost && !self.is_still_ours(&guards).await {
+        if !self.lost && !self.was_ours_to_the_end(&guards).await {
             // It ended behind our back, and the command did before we looked: it was not protected to its end.
             self.lost = true;
             self.tell_loss("the command had just ended by itself", Some((session, &guards))).await;
@@ -270,9 +346,16 @@ impl<'a> Course<'a> {
             }
         }
         self.ended = Some(self.clock.now());
-        let outcomes = guards.release().await;
-        if outcomes.contains(&Release::Unknown) {
-            say(&format!("{}: the release was not confirmed; it is free after its ttl", self.plan.title()));
+        let unknown = match self.by(self.clock.now() + self.parting(), guards.release()).await {
+            Some(outcomes) => outcomes.contains(&Release::Unknown),
+            // It goes on while the session is closed.
+            None => true,
+        };
+        if unknown && !self.lost {
+            say(&format!(
+                "{}: the store did not confirm the release; the lock is free after its ttl, if not now",
+                self.plan.title()
+            ));
         } else if self.plan.talk == Talk::Much && !self.lost {
             say(&format!("{} is released after {}", self.plan.title(), span::write(self.held())));
         }
@@ -281,19 +364,44 @@ impl<'a> Course<'a> {
 
     /// Whether the store has it as ours to this moment: it may have been broken since the last renewal. A store that
     /// does not answer is no answer; then our own deadline counts.
-    async fn is_still_ours(&self, guards: &Guards) -> bool {
-        for guard in guards.iter() {
-            if !guard.confirm().await.unwrap_or_else(|_| guard.is_held()) {
-                return false;
+    async fn was_ours_to_the_end(&mut self, guards: &Guards) -> bool {
+        let confirmed = async {
+            for guard in guards.iter() {
+                if !guard.confirm().await? {
+                    return Ok(false);
+                }
             }
+            Ok::<_, bramah::Error>(true)
+        };
+        let answer = self.by(self.clock.now() + ANSWER, confirmed).await;
+        self.silent = !matches!(answer, Some(Ok(_)));
+        answer.and_then(Result::ok).unwrap_or_else(|| guards.is_held())
+    }
+
+    /// How long the store may take to release the lock and to close the session.
+    fn parting(&self) -> Duration {
+        let [usual, silent, lost] = PARTING;
+        match (self.lost, self.silent) {
+            (true, _) => lost,
+            (false, true) => silent,
+            (false, false) => usual,
         }
-        true
+    }
+
+    /// What comes of `work` by `until`.
+    async fn by<T>(&self, until: Moment, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.clock.sleep_until(until) => None,
+        }
     }
 
     /// Says that it is lost, and by whom it was broken if that is on record.
     async fn tell_loss(&self, what: &str, held: Option<(&Session, &Guards)>) {
         let (title, span) = (self.plan.title(), span::write(self.held()));
-        let how = match broken(held).await {
+        // A store that does not answer does not keep us from saying it.
+        let how = match self.by(self.clock.now() + ANSWER, broken(held)).await.flatten() {
             Some(cause) => format!("broken by {} (\"{}\")", clean(&cause.by), clean(&cause.reason)),
             None => "lost".to_owned(),
         };
@@ -325,6 +433,7 @@ impl<'a> Course<'a> {
     pub(crate) fn report(&self, exit: Exit) {
         let names: Vec<&str> = self.plan.want.names.iter().map(bramah::Name::as_str).collect();
         let outcome = match exit {
+            Exit::Outlived => exit.word(),
             _ if self.lost => Exit::Lost.word(),
             _ if self.unguarded => "guardian_killed",
             exit if self.child == Some(exit) && self.unlocked => "ran_unlocked",
@@ -354,34 +463,6 @@ impl<'a> Course<'a> {
     }
 }
 
-fn words(how: Stopped, on_lost: OnLost) -> String {
-    match how {
-        Stopped::ByItself => "the command had just ended by itself".to_owned(),
-        Stopped::Asked => {
-            let signal = match on_lost {
-                OnLost::Signal(signal) => signal,
-                OnLost::Kill | OnLost::Keep => Signal::TERM,
-            };
-            format!("the command was ended with {}", args::signal_name(signal))
-        }
-        Stopped::Killed => "the command was ended with SIGKILL".to_owned(),
-    }
-}
-
-/// The record of a break of one of these, if the store has one.
-async fn broken(held: Option<(&Session, &Guards)>) -> Option<Arc<Break>> {
-    let (session, guards) = held?;
-    for guard in guards.iter() {
-        let line = session.glance(&guard.name()).await.ok().flatten();
-        if let Some(broken) =
-            line.and_then(|line| line.broken).filter(|broken| broken.id.tag() == guard.tag())
-        {
-            return Some(broken.cause);
-        }
-    }
-    None
-}
-
 /// What an outer run has set does not hold here.
 fn unlocked_env(store: &Store) -> Vec<(&'static str, Option<String>)> {
     let absent = [
@@ -394,18 +475,4 @@ fn unlocked_env(store: &Store) -> Vec<(&'static str, Option<String>)> {
         "BRAMAH_SOCKET",
     ];
     absent.into_iter().map(|key| (key, None)).chain(store.pass_on()).collect()
-}
-
-async fn asked(held: Option<(&Session, &Guards)>) {
-    match held {
-        Some((_, guards)) => guards.asked().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn lost(held: Option<(&Session, &Guards)>) {
-    match held {
-        Some((_, guards)) => guards.lost().await,
-        None => std::future::pending().await,
-    }
 }
