@@ -28,6 +28,11 @@ impl Inner {
         let answers =
             self.ask_all(patience, |_| Stop::No, |engine| engine.renew(session, claims.clone())).await;
         self.note_dropped(session, &answers);
+        if answers.refusals() > self.spare()
+            && let Some(error) = answers.refusal()
+        {
+            return Err(error);
+        }
         let mut renewal = Renewal::default();
         for claim in claims.iter() {
             let gone = |found: &Renewal| found.gone.contains(&claim.id) || found.waiting.contains(&claim.id);

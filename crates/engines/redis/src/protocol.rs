@@ -22,10 +22,9 @@ pub(crate) use self::terms::Terms;
 use self::{
     answer::{Answer, Next},
     stamp::Stamp,
-    terms::too_long,
 };
 use crate::{
-    config::{Layout, Replicas, Restart},
+    config::{Layout, Replicas},
     driver::{Driver, Request, Slot},
     ears::{Ears, Grant, Watch},
     hints::Hints,
@@ -137,11 +136,7 @@ impl<D: Driver> Protocol<D> {
 
     pub(crate) async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
         let ttl = opening.ttl;
-        if let Restart::Waits(Some(longest)) = self.terms.restart
-            && ttl > longest
-        {
-            return Err(too_long("a ttl", ttl, longest));
-        }
+        self.terms.check_ttl(ttl)?;
         preflight::examine(self).await?;
         let channel = self.scheme.channel(0, opening.session).into();
         let member = Arc::new(Member {
@@ -241,6 +236,7 @@ impl<D: Driver> Protocol<D> {
     }
 
     pub(crate) async fn claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
+        self.terms.check_claim(&claim)?;
         let place = self.scheme.place(&claim.name);
         let text = self.scheme.text(&claim, &place)?;
         let item = self.item(&claim, &place, &text);
@@ -344,7 +340,7 @@ impl<D: Driver> Protocol<D> {
             self.look_after(member.clone());
         }
         let wait = self.wait(claim);
-        let age = self.terms.age(claim)?;
+        let age = self.terms.age();
         let enter = |wait, stamp| {
             let request = self.scheme.enter(item, Entry { wait, stamp, others }, patience);
             Request { age, ..request }
@@ -455,6 +451,9 @@ impl<D: Driver> Protocol<D> {
         session: SessionId,
         claims: Arc<[Arc<Claim>]>,
     ) -> Result<Renewal> {
+        for claim in claims.iter() {
+            self.terms.check_claim(claim)?;
+        }
         if let Some(member) = self.member(session) {
             self.look_after(member);
         }
