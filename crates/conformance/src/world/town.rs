@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bramah_core::{Clock, Guard};
+use bramah_core::{Clock, Guard, Moment};
 
 /// What a world did, for comparing runs and for the failure's story.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,32 @@ pub struct Town {
 struct Believer {
     who: String,
     weight: u64,
-    guard: std::sync::Weak<Guard>,
+    belief: Belief,
+}
+
+/// Why somebody believes to hold.
+#[derive(Debug)]
+enum Belief {
+    /// Its guard says so.
+    Guard(std::sync::Weak<Guard>),
+    /// It was left behind until then.
+    Left(Moment),
+}
+
+impl Belief {
+    fn holds(&self, now: Moment) -> bool {
+        match self {
+            Self::Guard(guard) => guard.upgrade().is_some_and(|guard| guard.is_held()),
+            Self::Left(until) => *until > now,
+        }
+    }
+
+    fn is_over(&self, now: Moment) -> bool {
+        match self {
+            Self::Guard(guard) => guard.strong_count() == 0,
+            Self::Left(until) => *until <= now,
+        }
+    }
 }
 
 impl Town {
@@ -65,6 +90,20 @@ impl Town {
         lock(&self.tale).violation.get_or_insert(what);
     }
 
+    /// Someone has left an exclusive lock behind, which nobody else may be granted until then.
+    pub fn left(&self, who: &str, name: &str, until: Moment) {
+        self.say(format!("{who} left {name} behind until {until:?}"));
+        let believer = Believer { who: who.to_owned(), weight: 1, belief: Belief::Left(until) };
+        lock(&self.held).entry(name.to_owned()).or_default().push(believer);
+    }
+
+    /// It is about to release what it left.
+    pub fn takes_back(&self, who: &str, name: &str) {
+        self.say(format!("{who} takes {name} back"));
+        let is_it = |b: &Believer| b.who == who && matches!(b.belief, Belief::Left(_));
+        lock(&self.held).entry(name.to_owned()).or_default().retain(|b| !is_it(b));
+    }
+
     /// Someone was granted a lock: nobody else may believe to hold what does not fit beside it, at this very moment.
     pub fn granted(&self, who: &str, name: &str, capacity: u32, weight: u32, guard: &Arc<Guard>) {
         self.say(format!("{who} holds {name} ({weight} of {capacity}) fence {:?}", guard.fence()));
@@ -74,16 +113,16 @@ impl Town {
         believers.push(Believer {
             who: who.to_owned(),
             weight: u64::from(weight),
-            guard: Arc::downgrade(guard),
+            belief: Belief::Guard(Arc::downgrade(guard)),
         });
-        let sure: Vec<&Believer> =
-            believers.iter().filter(|b| b.guard.upgrade().is_some_and(|guard| guard.is_held())).collect();
+        let now = self.clock.now();
+        let sure: Vec<&Believer> = believers.iter().filter(|b| b.belief.holds(now)).collect();
         let used: u64 = sure.iter().map(|b| b.weight).sum();
         if used > u64::from(capacity) {
             let names: Vec<&str> = sure.iter().map(|b| b.who.as_str()).collect();
             self.accuse(format!("{name} (capacity {capacity}) is held by {} at once", names.join(" and ")));
         }
-        believers.retain(|b| b.guard.strong_count() > 0);
+        believers.retain(|b| !b.belief.is_over(now));
         if let Some(fence) = guard.fence().filter(|_| guard.is_held()) {
             let last = lock(&self.fences).insert(name.to_owned(), fence.get());
             if last.is_some_and(|last| last >= fence.get()) {
