@@ -1,6 +1,7 @@
 //! What is asked of a server to carry out a line, and what the answers mean.
 
 mod answer;
+mod calls;
 mod stamp;
 mod terms;
 
@@ -34,6 +35,9 @@ use crate::{
 
 /// The longest time that a watch of a key is trusted, and for how many watchers.
 const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
+
+/// Whatever a server says, nobody asks more often than this.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// The protocol over a driver.
 #[derive(Debug)]
@@ -303,6 +307,7 @@ impl<D: Driver> Protocol<D> {
                 Standing::Gone
             }
             Answer::Conflict(capacity) => return Err(claim.conflict(capacity)),
+            Answer::Unmarked => return Err(Answer::not_understood(&claim)),
         };
         Ok(standing)
     }
@@ -389,22 +394,6 @@ impl<D: Driver> Protocol<D> {
         Answer::read(&entered, claim)
     }
 
-    /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
-    /// again: a grant in between was pushed to nobody.
-    async fn question(&self, item: Item<'_>, patience: Duration) -> Result<Answer> {
-        let Item { place, claim, .. } = item;
-        let asked = self.driver.send(self.scheme.ask(item, patience)).await?;
-        let answer = Answer::read(&asked, claim)?;
-        let channel = self.scheme.channel(place.slot, claim.id.session);
-        let is_placed = matches!(answer, Answer::Queued { .. }) && self.terms.layout == Layout::Native;
-        if !is_placed || self.driver.is_listening(place.slot, &channel) {
-            return Ok(answer);
-        }
-        self.driver.listen(place.slot, channel.into(), patience).await?;
-        let asked = self.driver.send(self.scheme.ask(item, patience)).await?;
-        Answer::read(&asked, claim)
-    }
-
     /// What a pushed grant of the claim would mean.
     fn meaning(&self, claim: &Claim) -> Grant {
         match () {
@@ -429,8 +418,7 @@ impl<D: Driver> Protocol<D> {
         };
         // Of somebody else's claim little more may be known than that it ends soon.
         let patience = if record.is_some() { self.terms.timeout } else { self.patience(claim.ttl) };
-        let left =
-            self.driver.send(self.scheme.leave(self.item(&claim, &place, &text), way, patience)).await?;
+        let left = self.leave(self.item(&claim, &place, &text), way, patience).await?;
         if self.terms.layout == Layout::Redisson
             && let Some(member) = self.member(claim.id.session)
         {
@@ -466,7 +454,7 @@ fn watching(watch: Option<Watch>, ahead: Option<u32>, sleep: Duration) -> Standi
     let (wake, others) = watch.map_or_else(|| (Wake::never(), 0), |watch| (watch.wake, watch.others));
     let crowd = u32::try_from(others).unwrap_or(u32::MAX) / WATCH.1 + 1;
     let longest = WATCH.0.saturating_mul(crowd).mul_f64(0.5 + fastrand::f64() / 2.0);
-    Standing::Queued { ahead, wake, sleep: sleep.min(longest) }
+    Standing::Queued { ahead, wake, sleep: sleep.min(longest).max(SHORTEST_SLEEP) }
 }
 
 /// How long the record of a session is kept without a word from it.
