@@ -25,7 +25,8 @@ use std::{
 
 use crate::{About, Alarm, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
 
-/// A store that locks can live in. Nine methods, all required, object-safe: a wrapper cannot forget one.
+/// A store that locks can live in. Nine methods are required, so that a wrapper cannot forget one; [`check_ttl`](Engine::check_ttl)
+/// only has a refusal come sooner. Object-safe.
 ///
 /// # Futures
 /// A [`Reply`] is `'static` and may be polled on another runtime than the one it was made on. Making one must not
@@ -35,6 +36,16 @@ use crate::{About, Alarm, Claim, ClaimId, Error, Fence, Name, Profile, Result, S
 pub trait Engine: Debug + Send + Sync + 'static {
     /// What this store promises.
     fn profile(&self) -> Profile;
+
+    /// Whether the store takes claims that live for so long without a renewal. `open`, `claim` and `renew` refuse a longer ttl
+    /// or lease with the same error; this tells before anybody waits.
+    ///
+    /// # Errors
+    /// `Invalid`, with the option to change.
+    fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        let _ = ttl;
+        Ok(())
+    }
 
     /// Opens the session that claims hang from and answers the ttl granted, [`Duration::MAX`] where claims do not
     /// expire by time. Opening an open session again is harmless, sets its ttl where the session carries the claims, and

@@ -272,6 +272,10 @@ impl Engine for Quorum {
         self.0.profile
     }
 
+    fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        self.0.members.iter().try_for_each(|member| member.engine.check_ttl(ttl))
+    }
+
     fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
         let inner = self.0.clone();
         Reply::later(async move { inner.open(opening).await })

@@ -100,6 +100,16 @@ impl Session {
         self.0.core.ttl()
     }
 
+    /// Refuses a ttl that this store does not take, for a lock that is to be [left](crate::Guard::leave_for) behind: before
+    /// anybody waits for it.
+    ///
+    /// # Errors
+    /// `Invalid` for a ttl out of range, or longer than the store takes.
+    pub fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        check_ttl(ttl)?;
+        self.0.core.engine.check_ttl(ttl)
+    }
+
     /// What the store is called: the URL without secrets, if it was opened by one; `unnamed` if nobody [said](SessionBuilder::store).
     pub fn store(&self) -> &str {
         self.0.core.store.as_deref().unwrap_or("unnamed")

@@ -166,19 +166,37 @@ impl Cluster {
     ///
     /// When a node refuses.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize) -> Result<usize, String> {
-        let ((old, _), (new, _)) = (self.node(from)?, self.node(to)?);
         let mut moved = 0;
         loop {
-            let keys = old.call(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"])?.many();
+            let keys = self.keys_in(slot, from)?;
             if keys.is_empty() {
                 return Ok(moved);
             }
             for key in &keys {
-                let port = new.port().to_string();
-                old.call(&["MIGRATE", "127.0.0.1", &port, &key.text(), "0", "5000"])?;
+                self.move_key(key, from, to)?;
             }
             moved += keys.len();
         }
+    }
+
+    /// Some of the keys that a node has of a slot.
+    ///
+    /// # Errors
+    ///
+    /// When the node refuses.
+    pub fn keys_in(&self, slot: u16, at: usize) -> Result<Vec<String>, String> {
+        let keys = self.node(at)?.0.call(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "100"])?;
+        Ok(keys.many().iter().map(crate::Reply::text).collect())
+    }
+
+    /// Moves one key, or nothing if it is not there any more.
+    ///
+    /// # Errors
+    ///
+    /// When a node refuses.
+    pub fn move_key(&self, key: &str, from: usize, to: usize) -> Result<(), String> {
+        let ((old, _), (new, _)) = (self.node(from)?, self.node(to)?);
+        old.call(&["MIGRATE", "127.0.0.1", &new.port().to_string(), key, "0", "5000"]).map(drop)
     }
 
     /// The last step: the slot is the new node's, and all nodes know.

@@ -125,11 +125,11 @@ fn role(server: &Server) -> Option<Finding> {
 
 /// A master of a redlock that may forget is not asked until that does no harm.
 fn waits(longest: Option<Duration>, server: &Server) -> Finding {
-    let span = longest.map_or("the ttl of a session".to_owned(), |longest| format!("{longest:?}"));
+    let longest = longest.unwrap_or(Restart::DEFAULT_MAX_TTL);
     let text = format!(
-        "a restart may forget locks, so it does not vote for {span} after one; max_ttl must be the longest ttl of the fleet"
+        "a restart may forget locks, so it does not vote for {longest:?} after one; max_ttl must be the longest ttl of the fleet"
     );
-    let young = longest.is_some_and(|longest| server.uptime.is_some_and(|uptime| uptime <= longest));
+    let young = server.uptime.is_some_and(|uptime| uptime <= longest);
     match server.uptime {
         Some(uptime) if young => Finding::new(
             Severity::Warning,

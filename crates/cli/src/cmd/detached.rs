@@ -26,6 +26,11 @@ pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
     // While it waits nobody needs it for long: so a process that is killed leaves no place for hours.
     let waiting = Want { ttl: plan.want.ttl.min(Session::DEFAULT_TTL), ..plan.want.clone() };
     let session = signals.unless_told(take::open(store, &waiting, Keep::Nobody)).await?;
+    // What cannot be left for so long is refused before anybody waits for it.
+    if let Err(error) = session.check_ttl(plan.want.ttl) {
+        cmd::close(&session).await;
+        return Err(error.into());
+    }
     match signals.unless_told(take_and_leave(&session, plan)).await {
         Ok(Some((left, fence))) => tell(store, plan, &left, fence).await,
         // Nobody keeps this session, so it does not end with us: what it has is given up in so many words.

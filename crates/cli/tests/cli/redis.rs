@@ -1,6 +1,7 @@
 //! The command on Redis: real servers, real processes.
 
 mod foreign;
+mod redlock;
 mod verbs;
 
 use std::{

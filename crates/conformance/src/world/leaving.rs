@@ -68,7 +68,7 @@ async fn leave(
 }
 
 async fn release(town: &Town, who: &str, left: Detached) {
-    town.let_go("mutex");
+    town.let_go(who, "mutex");
     match left.release().await {
         Ok(released) => town.say(format!("{who} released what it left: {released}")),
         Err(error) => town.say(format!("{who} could not release what it left: {error}")),

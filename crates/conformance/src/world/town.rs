@@ -91,17 +91,17 @@ impl Town {
     }
 
     /// Someone has left a mutex until then, for the first time or again: until then nobody else may be granted it.
-    pub(super) fn left(&self, who: &str, name: &str, until: Moment) {
+    pub fn left(&self, who: &str, name: &str, until: Moment) {
         self.say(format!("{who} has left {name} until {until:?}"));
-        self.let_go(name);
+        self.let_go(who, name);
         let believer = Believer { who: who.to_owned(), weight: 1, by: By::Time(until) };
         lock(&self.held).entry(name.to_owned()).or_default().push(believer);
     }
 
     /// What was left is about to be released, or is left anew.
-    pub(super) fn let_go(&self, name: &str) {
+    pub fn let_go(&self, who: &str, name: &str) {
         if let Some(believers) = lock(&self.held).get_mut(name) {
-            believers.retain(|b| matches!(b.by, By::Guard(_)));
+            believers.retain(|b| b.who != who || matches!(b.by, By::Guard(_)));
         }
     }
 

@@ -12,7 +12,7 @@ use bramah_conformance::{
     world::{Frozen, Ice, Tale, Town, work},
 };
 use bramah_core::{
-    Clock, Engine, Keeper, Result, Session, SessionId,
+    Clock, Engine, Keep, Keeper, Result, Session, SessionId,
     quorum::{Member, Quorum, Share},
 };
 
@@ -106,6 +106,8 @@ struct Fleet {
     nodes: Vec<Node>,
     clients: Vec<Client>,
     ttl: Duration,
+    /// For how long a node that has forgotten does not vote.
+    longest: Duration,
     rules: Rules,
     blows: Mutex<Blows>,
 }
@@ -121,6 +123,9 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
         2..=6 => (Share::Majority, 3),
         _ => (Share::Majority, 5),
     };
+    // In some worlds somebody leaves locks behind, for longer than the others' ttl. A lease may be a little longer than that.
+    let leaves = rng.u32(0..3) == 0;
+    let longest = ttl.mul_f64(if leaves { 4.0 } else { 1.2 });
     let sessions = if rng.u32(0..3) == 0 { Sessions::Known } else { Sessions::Ignored };
     // Clocks that are wrong in the same way are the worst.
     let slowest = if rng.bool() { 0.8 } else { -1.0 };
@@ -128,8 +133,7 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
         .map(|_| {
             let nature = Nature {
                 rate: 1.0 + rules.drift * (slowest + rng.f64() * (1.0 - slowest)),
-                // A lease may be a little longer than the ttl.
-                longest: ttl.mul_f64(1.2),
+                longest,
                 sessions,
                 restart: rules.restart,
                 floors: rules.floors,
@@ -142,6 +146,7 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
         nodes,
         clients: Vec::new(),
         ttl,
+        longest,
         rules: rules.clone(),
         blows: Mutex::default(),
     };
@@ -150,8 +155,17 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
     for number in 0..rng.usize(2..5) {
         let builder = |members: Vec<Member>| Quorum::builder(members).share(share).node_timeout(node_timeout);
         let id = SessionId::from_bits(u128::from(seed) << 64 | number as u128);
-        match fleet.join(&clock, id, per_mille, &mut rng, builder).await {
+        match fleet.join(&clock, (id, ttl, Keep::Process), per_mille, &mut rng, builder).await {
             Ok(client) => fleet.clients.push(client),
+            Err(error) => town.accuse(format!("a session did not open: {error}")),
+        }
+    }
+    let mut leaver = None;
+    if leaves {
+        let builder = |members: Vec<Member>| Quorum::builder(members).share(share).node_timeout(node_timeout);
+        let id = SessionId::from_bits(u128::from(seed) << 64 | 1_000);
+        match fleet.join(&clock, (id, longest, Keep::Nobody), per_mille, &mut rng, builder).await {
+            Ok(client) => leaver = Some(client),
             Err(error) => town.accuse(format!("a session did not open: {error}")),
         }
     }
@@ -164,6 +178,10 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
             tasks.push(tokio::spawn(Frozen::new(client.ice.clone(), work)));
         }
     }
+    if let Some(client) = &leaver {
+        let work = leave_behind(town.clone(), client.session.clone(), clock.clone(), rng.fork(), longest);
+        tasks.push(tokio::spawn(Frozen::new(client.ice.clone(), work)));
+    }
     let nemesis = tokio::spawn(nemesis(fleet.clone(), rng.fork()));
     for task in tasks {
         // Generous: every wait in a world is bounded by a few ttls.
@@ -172,6 +190,9 @@ async fn live(seed: u64, rules: &Rules) -> Outcome {
         }
     }
     nemesis.abort();
+    if let Some(client) = &leaver {
+        client.weathers.iter().for_each(|weather| weather.clear_up());
+    }
     fleet.heal().await;
     let blows = lock(&fleet.blows).clone();
     aftermath(fleet).await;
@@ -182,7 +203,7 @@ impl Fleet {
     async fn join(
         &self,
         clock: &Clock,
-        id: SessionId,
+        (id, ttl, keep): (SessionId, Duration, Keep),
         per_mille: u32,
         rng: &mut fastrand::Rng,
         builder: impl FnOnce(Vec<Member>) -> bramah_core::quorum::Builder,
@@ -201,8 +222,8 @@ impl Fleet {
         let ice = Arc::new(Ice::default());
         tokio::spawn(Frozen::new(ice.clone(), driver));
         let owner = format!("client {}", self.clients.len());
-        let session =
-            Session::builder(quorum).ttl(self.ttl).id(id).keeper(keeper).owner(owner).open().await?;
+        let builder = Session::builder(quorum).ttl(ttl).keep(keep);
+        let session = builder.id(id).keeper(keeper).owner(owner).open().await?;
         Ok(Client { session, weathers, ice })
     }
 
@@ -215,7 +236,9 @@ impl Fleet {
             client.ice.thaw();
         }
         self.nodes.iter().for_each(Node::come_back);
-        let patience = self.ttl * 4 + Duration::from_secs(2) * u32::try_from(self.clients.len()).unwrap_or(1);
+        let patience = self.ttl * 4
+            + self.longest * 2
+            + Duration::from_secs(2) * u32::try_from(self.clients.len()).unwrap_or(1);
         let mut wants = Vec::new();
         for (number, client) in self.clients.iter().enumerate() {
             let (session, town) = (client.session.clone(), self.town.clone());
@@ -248,15 +271,47 @@ impl Fleet {
 
 /// When everybody is gone, nothing is left: ghosts end with their ttl at the latest.
 async fn aftermath(fleet: Arc<Fleet>) {
-    let (town, nodes, ttl) = (fleet.town.clone(), fleet.nodes.clone(), fleet.ttl);
+    let (town, nodes, span) = (fleet.town.clone(), fleet.nodes.clone(), fleet.ttl * 4 + fleet.longest * 2);
     drop(fleet);
-    tokio::time::sleep(ttl * 4).await;
+    tokio::time::sleep(span).await;
     for (at, node) in nodes.iter().enumerate() {
         match claims_at(node).await {
             Ok(0) => {}
             Ok(left) => town.accuse(format!("{left} claims were left behind at node {at}")),
             Err(error) => town.accuse(format!("node {at} did not answer: {error}")),
         }
+    }
+}
+
+/// One client whose locks outlive it: it takes the mutex and leaves it, and comes back for some of them.
+async fn leave_behind(
+    town: Arc<Town>,
+    session: Session,
+    clock: Clock,
+    mut rng: fastrand::Rng,
+    longest: Duration,
+) {
+    for number in 0..rng.usize(1..4) {
+        let Ok(mutex) = session.mutex("mutex") else { return town.accuse("a face was refused".into()) };
+        let who = format!("leaver {number}");
+        if let Ok(guard) = mutex.lock_within(longest * 2).await {
+            let guard = Arc::new(guard);
+            town.granted(&who, "mutex", 1, 1, &guard);
+            let Some(guard) = Arc::into_inner(guard) else {
+                return town.accuse("a guard has two users".into());
+            };
+            let sent = clock.now();
+            if let Ok(left) = guard.leave().await {
+                // As core counts a hold: from before it was sent, less the drift.
+                town.left(&who, "mutex", sent + longest.mul_f64(0.99) - Duration::from_millis(2));
+                tokio::time::sleep(longest.mul_f64(rng.f64() * 1.2)).await;
+                if rng.bool() {
+                    town.let_go(&who, "mutex");
+                    let _ = left.release().await;
+                }
+            }
+        }
+        tokio::time::sleep(longest.mul_f64(rng.f64() / 2.0)).await;
     }
 }
 

@@ -75,6 +75,11 @@ mod controls {
     }
 
     #[test]
+    fn nodes_that_forget_and_wait_for_the_ttl_of_who_asks_grant_what_was_left_for_longer_twice() {
+        is_caught(&Rules { restart: Restart::GoesByTheAsker, ..Rules::KEPT }, "at once");
+    }
+
+    #[test]
     fn clocks_outside_of_the_bound_grant_twice() {
         is_caught(&Rules { drift: 0.15, ..Rules::KEPT }, "at once");
     }

@@ -17,6 +17,8 @@ use bramah_core::{
 pub(crate) enum Restart {
     /// It enters no claim until the longest hold that it may have forgotten is over.
     Waits,
+    /// It enters none until the ttl of the one that asks is over: not that of those whom it may have forgotten.
+    GoesByTheAsker,
     /// It votes at once.
     Votes,
 }
@@ -144,11 +146,13 @@ impl Node {
     }
 
     /// The error if it may have forgotten a hold that still counts.
-    fn is_too_young(&self) -> Option<Error> {
-        if self.0.nature.restart == Restart::Votes {
-            return None;
-        }
-        let left = (self.state().born + self.real(self.0.nature.longest)).since(self.now());
+    fn is_too_young(&self, claim: &Claim) -> Option<Error> {
+        let longest = match self.0.nature.restart {
+            Restart::Waits => self.0.nature.longest,
+            Restart::GoesByTheAsker => claim.ttl.max(claim.lease.unwrap_or_default()),
+            Restart::Votes => return None,
+        };
+        let left = (self.state().born + self.real(longest)).since(self.now());
         let text = "it was started a moment ago and may have forgotten a hold";
         (!left.is_zero()).then(|| Error::new(ErrorKind::Unavailable, text).until_after(left))
     }
@@ -219,7 +223,7 @@ impl Engine for Node {
         if self.0.nature.floors == Floors::Ignored {
             timed.floor = None;
         }
-        let young = if claim.again { None } else { self.is_too_young() };
+        let young = if claim.again { None } else { self.is_too_young(&claim) };
         let reply = self.ask_for(claim.id.session, |state| match young {
             Some(error) => Reply::now(Err(error)),
             None => state.store.claim(Arc::new(timed)),

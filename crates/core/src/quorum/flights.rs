@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     future::Future,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -34,8 +34,8 @@ struct Tower {
     claims: Mutex<Claims>,
     /// Claims that a member may have although it did not answer, and until when they could come late.
     doubts: Mutex<HashMap<(ClaimId, usize), Moment>>,
-    /// Claims that have left while renewals were under way, and how many of those there are.
-    left: Mutex<(usize, HashSet<ClaimId>)>,
+    /// What left, for each renewal that is under way.
+    renewals: Mutex<Vec<Weak<Left>>>,
     aloft: AtomicUsize,
     aside: AtomicUsize,
     landed: Notify,
@@ -58,28 +58,15 @@ impl Drop for Flight {
     }
 }
 
-impl Tower {
-    fn left(&self) -> MutexGuard<'_, (usize, HashSet<ClaimId>)> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// Claims that left while a renewal was under way.
+type Left = Mutex<HashSet<ClaimId>>;
 
-/// A renewal under way; over when it is dropped.
-pub(super) struct Renewing(Arc<Tower>);
+/// A renewal under way; over when it is dropped, and what it remembers with it.
+pub(super) struct Renewing(Arc<Left>);
 
 impl Renewing {
     pub(super) fn has_left(&self, id: ClaimId) -> bool {
-        self.0.left().1.contains(&id)
-    }
-}
-
-impl Drop for Renewing {
-    fn drop(&mut self) {
-        let mut left = self.0.left();
-        left.0 -= 1;
-        if left.0 == 0 {
-            left.1.clear();
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 }
 
@@ -203,15 +190,21 @@ impl Flights {
 
     /// A renewal begins. What leaves until its end is remembered, lest it is given back.
     pub(super) fn renewing(&self) -> Renewing {
-        self.tower.left().0 += 1;
-        Renewing(self.tower.clone())
+        let left = Arc::default();
+        let mut renewals = self.renewals();
+        renewals.retain(|other| other.strong_count() > 0);
+        renewals.push(Arc::downgrade(&left));
+        Renewing(left)
+    }
+
+    fn renewals(&self) -> MutexGuard<'_, Vec<Weak<Left>>> {
+        self.tower.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A claim leaves.
     pub(super) fn left(&self, id: ClaimId) {
-        let mut left = self.tower.left();
-        if left.0 > 0 {
-            left.1.insert(id);
+        for left in self.renewals().iter().filter_map(Weak::upgrade) {
+            left.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         }
     }
 
@@ -244,5 +237,27 @@ impl Flights {
             }
             landed.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SessionId;
+
+    /// Several sessions renew, and there is always a renewal under way.
+    #[test]
+    fn what_left_is_forgotten_with_the_renewals_that_it_concerns() {
+        let flights = Flights::new(&Clock::runtime(), Silence::of(3));
+        let id = |seq| ClaimId { session: SessionId::from_bits(1), seq };
+        let mut renewing = flights.renewing();
+        for seq in 0..100 {
+            let next = flights.renewing();
+            flights.left(id(seq));
+            assert!(renewing.has_left(id(seq)) && next.has_left(id(seq)));
+            assert!(!next.has_left(id(seq.wrapping_sub(1))), "it left before this renewal began");
+            renewing = next;
+        }
+        assert!(flights.renewals().len() <= 2, "{}", flights.renewals().len());
     }
 }

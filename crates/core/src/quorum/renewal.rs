@@ -1,12 +1,28 @@
 //! Keeping claims at members, and giving back what one has lost.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use super::{Inner, Joined, flights::Renewing, round::Stop};
-use crate::{Claim, Exit, LineView, Look, Renewal, Reply, Result, Scope, SessionId, Wait};
+use crate::{Claim, ClaimId, Exit, LineView, Look, Renewal, Reply, Result, Scope, SessionId, Wait};
+
+/// What a member said of the claims that it did not confirm.
+struct Found {
+    lost: HashSet<ClaimId>,
+    unknown: HashSet<ClaimId>,
+}
+
+impl Found {
+    fn of(renewal: &Renewal) -> Self {
+        Self {
+            lost: renewal.gone.iter().chain(&renewal.waiting).copied().collect(),
+            unknown: renewal.unknown.iter().copied().collect(),
+        }
+    }
+}
 
 /// What became of a claim that a member had lost.
 enum Given {
@@ -28,12 +44,21 @@ impl Inner {
         let answers =
             self.ask_all(patience, |_| Stop::No, |engine| engine.renew(session, claims.clone())).await;
         self.note_dropped(session, &answers);
+        if answers.refusals() > self.spare()
+            && let Some(error) = answers.refusal()
+        {
+            return Err(error);
+        }
+        // Sets: there may be tens of thousands of claims, and a member that is down has all of them in its list.
+        let found: Vec<(usize, Found)> =
+            answers.all_good().map(|(at, renewal)| (at, Found::of(renewal))).collect();
         let mut renewal = Renewal::default();
         for claim in claims.iter() {
-            let gone = |found: &Renewal| found.gone.contains(&claim.id) || found.waiting.contains(&claim.id);
+            let is_lost = |found: &Found| found.lost.contains(&claim.id);
             let lost: Vec<usize> =
-                answers.all_good().filter(|(_, found)| gone(found)).map(|(at, _)| at).collect();
-            let confirmed = answers.count(|found| !gone(found) && !found.unknown.contains(&claim.id));
+                found.iter().filter(|(_, found)| is_lost(found)).map(|(at, _)| *at).collect();
+            let confirms = |found: &Found| !is_lost(found) && !found.unknown.contains(&claim.id);
+            let confirmed = found.iter().filter(|(_, found)| confirms(found)).count();
             if confirmed >= self.need() {
                 self.give_back(claim, lost, &renewing);
             } else if lost.len() > self.spare() {

@@ -35,6 +35,9 @@ const MOST_HAUNTED: usize = 4096;
 /// How far ahead of our time a fence is asked for.
 const HINT_US: u64 = 10_000;
 
+/// Whatever a member says, nobody asks more often than this.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
+
 /// How often those who have a part of the votes are given time to give way.
 const GIVING_WAY: usize = 3;
 
@@ -120,7 +123,7 @@ impl Inner {
         Ok(Standing::Queued {
             ahead: None,
             wake: round::so_many_of(wakes, need - votes, self.clock.clone(), or),
-            sleep,
+            sleep: sleep.max(SHORTEST_SLEEP),
         })
     }
 

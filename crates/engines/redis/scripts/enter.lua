@@ -5,28 +5,37 @@
 --       3 what to do if not: n(othing), w(atch), l(ine); then s if the grant is to be stamped
 -- Answer: see lean.lua; a bare integer is the fence of a grant.
 --
+-- A script that stops half-way is not undone. So what a user may lack the right to is known before its claim is written, or
+-- the claim is taken back: an attempt that was refused leaves nothing.
+--
 -- Nobody there, and nobody in need to know more: two calls, no closures.
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local fence = redis.call('INCR', KEYS[2] or '@mark@')
+  local fence = redis.pcall('INCR', KEYS[2] or '@mark@')
   -- A mark that was forgotten starts below any clock.
-  if fence > 1000000000000000 and #ARGV[3] == 1 then return fence end
-  --@include clock.lua
-  fence = lifted(fence)
-  redis.call('SET', KEYS[1], ARGV[1] .. '|' .. int(fence), 'XX', 'KEEPTTL')
-  return fence
+  if #ARGV[3] == 1 and type(fence) == 'number' and fence > 1000000000000000 and fence < 9007199254740992 then
+    return fence
+  end
+  local fine, answer = pcall(function()
+    --@include clock.lua
+    fence = lifted(fence)
+    redis.call('SET', KEYS[1], ARGV[1] .. '|' .. int(fence), 'XX', 'KEEPTTL')
+    return fence
+  end)
+  if fine then return answer end
+  --@include undo.lua
 end
 --@include clock.lua
 local wait = string.sub(ARGV[3], 1, 1)
--- A mutex with a living holder: the end of the line, without a look at the rest of it.
+-- A mutex with a living holder: the end of the line, without a look at the rest of it. The claim is written last.
 if wait == 'l' and string.sub(ARGV[1], 51, 51) == 'm' then
   local first = redis.pcall('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
   if first[2] and -first[2] > now and string.sub(first[1], 51, 51) == 'm' then
     local score = int(4000000000000000 + time[1] * 1000000 + time[2])
+    local ahead = redis.call('ZCOUNT', KEYS[1], '4000000000000000', '(' .. score)
+    if redis.call('PTTL', KEYS[1]) < 1.5 * ARGV[2] + 1000 then
+      redis.call('PEXPIRE', KEYS[1], 2 * ARGV[2] + 1000, 'GT')
+    end
     if redis.call('ZADD', KEYS[1], 'NX', score, ARGV[1]) == 1 then
-      if redis.call('PTTL', KEYS[1]) < 1.5 * ARGV[2] + 1000 then
-        redis.call('PEXPIRE', KEYS[1], 2 * ARGV[2] + 1000, 'GT')
-      end
-      local ahead = redis.call('ZCOUNT', KEYS[1], '4000000000000000', '(' .. score)
       return { 'q', ahead + 1, ahead == 0 and -first[2] - now + 1 or tonumber(string.sub(ARGV[1], 46, 49)) }
     end
   end
@@ -41,9 +50,11 @@ if not is_open() then
   if holder.capacity ~= asked.capacity then return { 'c', holder.capacity } end
   local fits = holder.weight + asked.weight <= asked.capacity
   if not fits and wait ~= 'l' then return turned_away(wait) end
+  check_line()
   open(value)
   return join(mine, asked, wait)
 end
+check_line()
 pass_over_the_dead()
 advance()
 local asked = read(mine)

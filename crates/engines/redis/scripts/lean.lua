@@ -7,6 +7,7 @@
 --          {'q', how many are ahead, how long to sleep}  it waits
 --          {'w', how long to sleep}                      it took no place, and is told of changes
 --          {'r'} refused   {'g'} gone   {'c', capacity} in use with another capacity
+--          {'m'} nothing is known before a fence is minted: ask again and name the mark
 local key = KEYS[1]
 local floor
 
@@ -24,21 +25,37 @@ end
 
 local function mint() return lifted(redis.call('INCR', mark)) end
 
+-- What a holder has left, ms. One whose expiry somebody took away has all its time: it was never told of an end.
+local function left_of(info)
+  local left = redis.call('PTTL', key)
+  if left == -1 then return info.lease > 0 and info.lease or info.ttl end
+  return math.max(left, 1)
+end
+
+-- How long to wait for a key with so much left, ms: what never ends, or has ended, is polled.
+local function how_long(left) return left < 0 and -1 or left + 1 end
+
 --@include prolong.lua
 
 -- A higher fence than its own may be asked for.
 local function raised(fence)
   if not floor or floor <= fence then return fence end
+  check_fence(floor)
   if floor > tonumber(redis.call('GET', mark) or 0) then redis.call('SET', mark, int(floor)) end
   return floor
 end
 
+-- Whether a fence cannot be told without the mark, and that was not named.
+local function needs_mark(known) return not mark and (not known or (floor and floor > known)) end
+
 -- The only holder asks, or repeats itself.
 local function confirm_lean(value, mine)
   local info = read(mine)
-  local fence = raised(tonumber(string.match(value, '|(%d+)$')) or mint())
+  local known = tonumber(string.match(value, '|(%d+)$'))
+  if needs_mark(known) then return { 'm' } end
+  local fence = raised(known or mint())
   local left = info.ttl
-  if info.lease > 0 then left = math.max(redis.call('PTTL', key), 1) end
+  if info.lease > 0 then left = left_of(info) end
   redis.call('SET', key, mine .. '|' .. int(fence), 'PX', left)
   return { 'h', fence, info.lease > 0 and left or -1 }
 end

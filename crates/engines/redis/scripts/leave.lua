@@ -2,13 +2,16 @@
 -- Leaves, held or waiting, and makes the next one the holder.
 -- On a server out of memory, too: what is held can be given back and handed over there.
 --
--- KEYS  1 the line   2 the mark, in a cluster
+-- KEYS  1 the line   2 the mark, in a cluster, if somebody may be made the holder: see clock.lua
 -- ARGV  1 the claim  2 'l' if others are thought to wait; or the record of a break  3 how long to keep that, ms
--- Answer: 0 it was not there, 1 it was, 2 it was there alone.
+--       4 what channels begin with, of a break
+-- The record of a break is written first: if that is refused, the hold stays.
+-- Answer: 0 it was not there, 1 it was, 2 it was there alone; 3 and 4 as 0 and 1, and somebody is to be made the holder
+--         by a call that names the mark: this one again, or the renewal of whoever waits.
 --
 -- The holder of a mutex, and a waiter behind it who has not had to prove its life yet: the hand-over, without a look at
 -- the rest of the line.
-if ARGV[2] == 'l' then
+if ARGV[2] == 'l' and (KEYS[2] or '@mark@') then
   local call, key = redis.call, KEYS[1]
   local three = redis.pcall('ZRANGE', key, 0, 2)
   local first, next = three[1], three[3]
@@ -19,7 +22,9 @@ if ARGV[2] == 'l' then
       local mark = KEYS[2] or '@mark@'
       local fence = call('INCR', mark)
       local behind = fence + 1000 < us
-      fence = string.format('%d', behind and us or fence)
+      -- As in clock.lua.
+      local least = fence < 1000000000000000 and us + 20000 or us
+      fence = string.format('%d', behind and least or fence)
       if behind then call('SET', mark, fence) end
       call('ZREM', key, first, three[2])
       call('ZADD', key, string.format('%d', -us / 1000 - kept), next, fence, 'F' .. next)
@@ -37,11 +42,10 @@ if not value then return 0 end
 local record = ARGV[3] and ARGV[2]
 if type(value) == 'string' then
   if string.sub(value, 1, 44) ~= string.sub(ARGV[1], 1, 44) then return 0 end
+  if record then redis.call('SET', KEYS[1] .. ':b', record, 'PX', ARGV[3]) end
   redis.call('DEL', KEYS[1])
   if record then
-    redis.call('SET', KEYS[1] .. ':b', record, 'PX', ARGV[3])
-    local channel = (KEYS[2] or '@mark@') .. ':' .. string.sub(value, 1, 32)
-    redis.call('@publish@', channel, 'b' .. string.sub(value, 33, 44))
+    redis.call('@publish@', ARGV[4] .. ':' .. string.sub(value, 1, 32), 'b' .. string.sub(value, 33, 44))
   end
   return 2
 end
@@ -52,12 +56,12 @@ is_open()
 local mine = ARGV[1]
 local score = find(mine, true)
 if score then
+  if record then redis.call('SET', key .. ':b', record, 'PX', ARGV[3]) end
   remove(found, score)
   if record then
-    redis.call('SET', key .. ':b', record, 'PX', ARGV[3])
     tell(found, 'b' .. string.sub(found, 33, 44))
   end
 end
 pass_over_the_dead()
 advance()
-return score and 1 or 0
+return (score and 1 or 0) + (owed and 3 or 0)

@@ -28,25 +28,22 @@ local function hold(claim, info, expires, fence)
   if info.capacity > 1 then redis.call('ZINCRBY', key, info.weight, 'U') end
 end
 
--- What a user lacks must be known before the first write: a script that stops half-way is not undone.
-local function check_rights()
-  local calls = {
+--@include rights.lua
+
+-- All that entering a line may come to.
+local function check_line()
+  check_rights({
     { 'DEL', key }, { 'ZADD', key, 0, 'x' }, { 'ZREM', key, 'x' }, { 'ZRANGE', key, 0, 0 }, { 'ZSCORE', key, 'x' },
-    { 'ZCOUNT', key, 0, 0 }, { 'ZINCRBY', key, 0, 'x' }, { 'PEXPIRE', key, 1 }
-  }
-  for _, call in ipairs(calls) do
-    if not redis.acl_check_cmd(unpack(call)) then
-      error({ err = 'NOPERM this user may not run ' .. string.lower(call[1]) })
-    end
-  end
+    { 'ZCOUNT', key, 0, 0 }, { 'ZINCRBY', key, 0, 'x' }, { 'PEXPIRE', key, 1 }, { 'PTTL', key }, { 'EXISTS', key },
+    { 'SET', key, 'x' }, { 'INCR', mark }, { 'SET', mark, 1 }, { '@publish@', mark .. ':x', 'x' }
+  })
 end
 
 -- From one holder to a line.
 local function open(value)
-  check_rights()
-  local left = math.max(redis.call('PTTL', key), 1)
   local claim = bare(value)
   local info = read(claim)
+  local left = left_of(info)
   redis.call('DEL', key)
   hold(claim, info, now + left, tonumber(string.match(value, '|(%d+)$')))
   redis.call('PEXPIRE', key, 2 * math.max(info.ttl, info.lease) + 1000)
@@ -66,7 +63,7 @@ local function used(capacity)
 end
 
 local function tell(claim, word)
-  redis.call('@publish@', mark .. ':' .. string.sub(claim, 1, 32), word)
+  redis.call('@publish@', (mark or ARGV[4]) .. ':' .. string.sub(claim, 1, 32), word)
 end
 
 -- Drops holders whose time is up. Waiters are judged when they reach the head.
@@ -75,6 +72,9 @@ local function pass_over_the_dead()
     remove(claim, -1)
   end
 end
+
+-- Whether somebody fits who was not made a holder, for want of the mark.
+local owed = false
 
 -- Makes holders of those who fit now, and tells them.
 local function advance()
@@ -88,6 +88,9 @@ local function advance()
     if lives <= now then
       redis.call('ZREM', key, claim, 'X' .. claim)
     elseif used(info.capacity) + info.weight > info.capacity then
+      return
+    elseif not mark then
+      owed = true
       return
     else
       local fence = mint()
@@ -128,15 +131,18 @@ end
 local function standing(mine, score)
   local info = read(mine)
   if score >= WAITING then
+    if owed then return { 'm' } end
     redis.call('ZADD', key, int(now + info.kept), 'X' .. found)
     outlive(info)
     return queued(found, score, info)
   end
+  local known = tonumber(redis.call('ZSCORE', key, 'F' .. found))
+  if needs_mark(known) then return { 'm' } end
   local expires = now + info.ttl
   if info.lease > 0 then
     expires = redis.call('ZREM', key, 'P' .. found) == 1 and now + info.lease or -score
   end
-  local fence = raised(tonumber(redis.call('ZSCORE', key, 'F' .. found)) or mint())
+  local fence = raised(known or mint())
   -- In this order: a line that is empty in between would lose its expiry.
   redis.call('ZADD', key, int(-expires), mine, int(fence), 'F' .. mine)
   if found ~= mine then redis.call('ZREM', key, found, 'F' .. found) end
@@ -146,10 +152,10 @@ end
 
 local function turned_away(wait)
   if wait == 'n' then return { 'r' } end
-  local sleep = redis.call('PTTL', key)
+  local sleep = how_long(redis.call('PTTL', key))
   local soonest = is_open()
       and redis.call('ZRANGE', key, ALL_HELD, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-  return { 'w', soonest and -soonest - now + 1 or sleep + 1 }
+  return { 'w', soonest and -soonest - now + 1 or sleep }
 end
 
 -- Takes a place behind everybody: held if it fits beside them.

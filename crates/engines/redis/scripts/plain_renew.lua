@@ -2,13 +2,12 @@
 -- Compare and PEXPIRE, for several keys.
 -- On a server out of memory, too: what is held is kept there.
 --
--- KEYS  the keys, one for each value; last the mark
+-- KEYS  the keys, one for each value
 -- ARGV  1 the ttl of them all, ms, or nothing if they have leases of their own; then the values
 -- Answer: for each 0 gone, 1 held.
---@include clock.lua
---@include lean.lua
+--@include prolong.lua
 local answers = {}
-for i = 1, #KEYS - 1 do
+for i = 1, #KEYS do
   local mine, value = ARGV[i + 1], redis.pcall('GET', KEYS[i])
   answers[i] = 0
   if type(value) == 'string' and string.sub(value, 1, 44) == string.sub(mine, 1, 44) then

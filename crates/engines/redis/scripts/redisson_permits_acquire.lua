@@ -6,9 +6,14 @@
 --         does.
 --@include redisson_tell.lua
 --@include redisson_permits_time.lua
+--@include rights.lua
 local many = #ARGV - 2
 local before = redis.call('ZSCORE', KEYS[2], ARGV[3])
 if before and tonumber(before) > now then return { 1, 0, -1 } end
+check_rights({
+  { 'DECRBY', KEYS[1], 1 }, { 'INCRBY', KEYS[1], 1 }, { 'PTTL', KEYS[1] },
+  { 'ZADD', KEYS[2], 0, 'x' }, { 'PEXPIRE', KEYS[2], 1 }
+})
 reclaim(many)
 local there = counted(redis.call('GET', KEYS[1]))
 if not there then return redis.error_reply(NONUMBER) end

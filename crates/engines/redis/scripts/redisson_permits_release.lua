@@ -7,6 +7,8 @@
 -- Answer: 1 if all of them were out and their leases not over, else 0.
 --@include redisson_tell.lua
 --@include redisson_permits_time.lua
+--@include rights.lua
+check_rights({ { 'INCRBY', KEYS[1], 1 } })
 local live = 1
 for i = 3, #ARGV do
   local ends = redis.call('ZSCORE', KEYS[2], ARGV[i])

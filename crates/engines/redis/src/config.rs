@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{Error, ErrorKind, Result};
+use bramah_core::{Error, ErrorKind, Result, Session};
 
 /// Where a Redis is and how to use it. Made by [`Config::from_url`] or by the constructors and methods.
 ///
@@ -156,9 +156,15 @@ pub enum Restart {
     /// Yes: it is new, or never forgets.
     #[default]
     Trusted,
-    /// No: it may have forgotten who holds what. It grants when the longest lease is over that it can have granted before: so
-    /// long as this, or as a session's ttl if not said.
+    /// No: it may have forgotten who holds what. It grants when the longest ttl or lease is over that it can have granted
+    /// before: so long as this, or as [`DEFAULT_MAX_TTL`](Restart::DEFAULT_MAX_TTL) if not said. A longer ttl or lease is
+    /// refused. All clients of a server have to agree on it.
     Waits(Option<Duration>),
+}
+
+impl Restart {
+    /// For how long a server that was just started does not vote if nothing is said: the default ttl of a session.
+    pub const DEFAULT_MAX_TTL: Duration = Session::DEFAULT_TTL;
 }
 
 /// TLS with verification, always.

@@ -109,6 +109,10 @@ impl Engine for Redis {
         self.0.profile()
     }
 
+    fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        self.0.terms.check_ttl(ttl)
+    }
+
     fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
         let protocol = self.0.clone();
         Reply::later(async move { protocol.open(opening).await })

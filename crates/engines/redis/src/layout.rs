@@ -1,6 +1,7 @@
 //! How locks look in the store: the names of keys, the scripts, and the words of requests. Pure.
 
 pub(crate) mod redisson;
+mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,6 +22,7 @@ const RECORD: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) use redisson::Item;
 use redisson::{Fleet, Form};
+pub(crate) use words::{Entry, Mark, Place, Setting, Way};
 
 /// The names and scripts of one layout on one kind of deployment.
 #[derive(Debug)]
@@ -42,45 +44,6 @@ pub(crate) struct Scheme {
     fleet: Option<Fleet>,
 }
 
-/// What names and scripts depend on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Setting<'a> {
-    pub(crate) layout: Layout,
-    pub(crate) prefix: Option<&'a str>,
-    pub(crate) cluster: bool,
-    pub(crate) connections: usize,
-    pub(crate) fair: bool,
-    pub(crate) pubsub: PubSub,
-}
-
-/// How a claim enters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) wait: Wait,
-    /// Whether a grant is written down with its fence.
-    pub(crate) stamp: bool,
-    /// Whether others of this process watch the key, who want to be told of its end even if this one gets it.
-    pub(crate) others: bool,
-}
-
-/// How a claim leaves.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Way<'a> {
-    /// It is thought to be alone.
-    Alone,
-    /// Others are thought to wait.
-    Line,
-    /// It is broken, and this is the record of that.
-    Broken(&'a str),
-}
-
-/// Where a lock is.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    pub(crate) key: String,
-    pub(crate) slot: Slot,
-}
-
 impl Scheme {
     pub(crate) fn new(setting: Setting<'_>) -> Self {
         let Setting { layout, prefix, cluster, connections, fair, pubsub } = setting;
@@ -99,12 +62,15 @@ impl Scheme {
             PubSub::Plain => &["publish"],
             PubSub::Both => &["publish", "spublish"],
         };
+        // In a cluster it is named with the keys of a call, or not at all.
+        let mark =
+            if cluster { "nil".to_owned() } else { format!("'{}'", lua_text(&format!("{beside}mark"))) };
         let build = |name: &'static str, text: &str| {
             // The mark last: a prefix may have anything in it.
             let code = redisson::tells(&includes(&redisson::includes(text)), tells)
                 .replace("@publish@", if cluster { "SPUBLISH" } else { "PUBLISH" })
                 .replace("@layout@", if layout == Layout::Native { "native" } else { "plain" })
-                .replace("@mark@", &lua_text(&format!("{beside}mark")));
+                .replace("'@mark@'", &mark);
             Arc::new(Script::new(name, code))
         };
         let pick = |native: &'static str, plain: &'static str| match layout {
@@ -280,7 +246,7 @@ impl Scheme {
             (Wait::Line, false) => "l",
             (Wait::Line, true) => "ls",
         };
-        let mut cmd = self.call(&self.enter, place);
+        let mut cmd = self.call(&self.enter, place, Mark::Named);
         cmd.arg(text).arg(text::millis(claim.lease.unwrap_or(claim.ttl))).arg(flags);
         if let (Layout::Plain, Some(hint)) = (self.layout, claim.floor) {
             cmd.arg(hint.get());
@@ -288,12 +254,12 @@ impl Scheme {
         self.request(place, cmd, &self.enter, patience, wait == Wait::Watch)
     }
 
-    pub(crate) fn ask(&self, item: Item<'_>, patience: Duration) -> Request {
+    pub(crate) fn ask(&self, item: Item<'_>, mark: Mark, patience: Duration) -> Request {
         if let Some(fleet) = &self.fleet {
             return self.claim_of_fleet(fleet, item, None, patience);
         }
         let Item { place, claim, text, .. } = item;
-        let mut cmd = self.call(&self.ask, place);
+        let mut cmd = self.call(&self.ask, place, mark);
         cmd.arg(text).arg(claim.floor.map_or(String::new(), |floor| floor.to_string()));
         self.request(place, cmd, &self.ask, patience, false)
     }
@@ -303,7 +269,9 @@ impl Scheme {
             return self.leave_of_fleet(fleet, item, way, patience);
         }
         let Item { place, text, .. } = item;
-        let mut cmd = self.call(&self.leave, place);
+        let hands_over = self.layout == Layout::Native && matches!(way, Way::Line);
+        let mark = if hands_over { Mark::Named } else { Mark::Unnamed };
+        let mut cmd = self.call(&self.leave, place, mark);
         cmd.arg(text);
         match way {
             Way::Alone => {}
@@ -311,7 +279,7 @@ impl Scheme {
                 cmd.arg("l");
             }
             Way::Broken(record) => {
-                cmd.arg(record).arg(text::millis(RECORD));
+                cmd.arg(record).arg(text::millis(RECORD)).arg(self.mark(place.slot));
                 if self.layout == Layout::Plain {
                     cmd.arg(self.record(place));
                 }
@@ -326,6 +294,7 @@ impl Scheme {
         form: Form,
         claims: &[Item<'_>],
         ttl: Option<Duration>,
+        mark: Mark,
         patience: Duration,
     ) -> Request {
         if let Some(fleet) = &self.fleet {
@@ -333,11 +302,14 @@ impl Scheme {
         }
         let slot = claims.first().map_or(0, |item| item.place.slot);
         let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(self.renew.hash()).arg(claims.len() + 1);
+        let named = self.layout == Layout::Native && (mark == Mark::Named || !self.cluster);
+        cmd.arg(self.renew.hash()).arg(claims.len() + usize::from(named));
         for item in claims {
             cmd.arg(&item.place.key);
         }
-        cmd.arg(self.mark(slot));
+        if named {
+            cmd.arg(self.mark(slot));
+        }
         match ttl {
             Some(ttl) => cmd.arg(text::millis(ttl)),
             None => cmd.arg(""),
@@ -402,13 +374,13 @@ impl Scheme {
         Request { slot: place.slot, lane: Lane::Calls, patience, cmd, script: None, track: false, age: None }
     }
 
-    fn call(&self, script: &Script, place: &Place) -> Cmd {
+    fn call(&self, script: &Script, place: &Place, mark: Mark) -> Cmd {
         // Eight words, the longest the claim and the hash: nothing grows on the way.
         let mut cmd = Cmd::with_capacity(8, 256 + 2 * place.key.len());
         cmd.arg("EVALSHA");
         cmd.arg(script.hash());
         // Outside of a cluster the script knows the mark: a key less to read.
-        if self.cluster {
+        if self.cluster && mark == Mark::Named {
             cmd.arg(2).arg(&place.key).arg(self.mark(place.slot));
         } else {
             cmd.arg(1).arg(&place.key);
@@ -492,7 +464,9 @@ fn includes(text: &str) -> String {
     text.replace("--@include clock.lua", include_str!("../scripts/clock.lua"))
         .replace("--@include lean.lua", include_str!("../scripts/lean.lua"))
         .replace("--@include line.lua", include_str!("../scripts/line.lua"))
+        .replace("--@include rights.lua", include_str!("../scripts/rights.lua"))
         .replace("--@include prolong.lua", include_str!("../scripts/prolong.lua"))
+        .replace("--@include undo.lua", include_str!("../scripts/undo.lua"))
 }
 
 #[cfg(test)]

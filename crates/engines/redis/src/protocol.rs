@@ -1,6 +1,7 @@
 //! What is asked of a server to carry out a line, and what the answers mean.
 
 mod answer;
+mod calls;
 mod stamp;
 mod terms;
 
@@ -22,10 +23,9 @@ pub(crate) use self::terms::Terms;
 use self::{
     answer::{Answer, Next},
     stamp::Stamp,
-    terms::too_long,
 };
 use crate::{
-    config::{Layout, Replicas, Restart},
+    config::{Layout, Replicas},
     driver::{Driver, Request, Slot},
     ears::{Ears, Grant, Watch},
     exits::Exits,
@@ -36,6 +36,9 @@ use crate::{
 
 /// The longest time that a watch of a key is trusted, and for how many watchers.
 const WATCH: (Duration, u32) = (Duration::from_secs(1), 8);
+
+/// Whatever a server says, nobody asks more often than this.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// The protocol over a driver.
 #[derive(Debug)]
@@ -141,11 +144,7 @@ impl<D: Driver> Protocol<D> {
 
     pub(crate) async fn open(&self, opening: Arc<Opening>) -> Result<Duration> {
         let ttl = opening.ttl;
-        if let Restart::Waits(Some(longest)) = self.terms.restart
-            && ttl > longest
-        {
-            return Err(too_long("a ttl", ttl, longest));
-        }
+        self.terms.check_ttl(ttl)?;
         preflight::examine(self).await?;
         let channel = self.scheme.channel(0, opening.session).into();
         let member = Arc::new(Member {
@@ -245,6 +244,7 @@ impl<D: Driver> Protocol<D> {
     }
 
     pub(crate) async fn claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
+        self.terms.check_claim(&claim)?;
         let place = self.scheme.place(&claim.name);
         let text = self.scheme.text(&claim, &place)?;
         let item = self.item(&claim, &place, &text);
@@ -311,6 +311,7 @@ impl<D: Driver> Protocol<D> {
                 Standing::Gone
             }
             Answer::Conflict(capacity) => return Err(claim.conflict(capacity)),
+            Answer::Unmarked => return Err(Answer::not_understood(&claim)),
         };
         Ok(standing)
     }
@@ -354,7 +355,7 @@ impl<D: Driver> Protocol<D> {
             self.look_after(member.clone());
         }
         let wait = self.wait(claim);
-        let age = self.terms.age(claim)?;
+        let age = self.terms.age();
         let enter = |wait, stamp| {
             let request = self.scheme.enter(item, Entry { wait, stamp, others }, patience);
             Request { age, ..request }
@@ -400,22 +401,6 @@ impl<D: Driver> Protocol<D> {
         Ok((Answer::read(&entered, claim)?, wire))
     }
 
-    /// Asks about a claim. One that waits for a push on a connection that has ended listens on the next one, and then asks
-    /// again: a grant in between was pushed to nobody.
-    async fn question(&self, item: Item<'_>, patience: Duration) -> Result<(Answer, u64)> {
-        let Item { place, claim, .. } = item;
-        let (asked, wire) = self.driver.send_named(self.scheme.ask(item, patience)).await?;
-        let answer = Answer::read(&asked, claim)?;
-        let channel = self.scheme.channel(place.slot, claim.id.session);
-        let is_placed = matches!(answer, Answer::Queued { .. }) && self.terms.layout == Layout::Native;
-        if !is_placed || self.driver.is_listening(place.slot, &channel) {
-            return Ok((answer, wire));
-        }
-        self.driver.listen(place.slot, channel.into(), patience).await?;
-        let (asked, wire) = self.driver.send_named(self.scheme.ask(item, patience)).await?;
-        Ok((Answer::read(&asked, claim)?, wire))
-    }
-
     /// What a pushed grant of the claim would mean.
     fn meaning(&self, claim: &Claim) -> Grant {
         match () {
@@ -440,8 +425,7 @@ impl<D: Driver> Protocol<D> {
         };
         // Of somebody else's claim little more may be known than that it ends soon.
         let patience = if record.is_some() { self.terms.timeout } else { self.patience(claim.ttl) };
-        let left =
-            self.driver.send(self.scheme.leave(self.item(&claim, &place, &text), way, patience)).await?;
+        let left = self.leave(self.item(&claim, &place, &text), way, patience).await?;
         if self.terms.layout == Layout::Redisson
             && let Some(member) = self.member(claim.id.session)
         {
@@ -462,6 +446,9 @@ impl<D: Driver> Protocol<D> {
         session: SessionId,
         claims: Arc<[Arc<Claim>]>,
     ) -> Result<Renewal> {
+        for claim in claims.iter() {
+            self.terms.check_claim(claim)?;
+        }
         if let Some(member) = self.member(session) {
             self.look_after(member);
         }
@@ -474,7 +461,7 @@ fn watching(watch: Option<Watch>, ahead: Option<u32>, sleep: Duration) -> Standi
     let (wake, others) = watch.map_or_else(|| (Wake::never(), 0), |watch| (watch.wake, watch.others));
     let crowd = u32::try_from(others).unwrap_or(u32::MAX) / WATCH.1 + 1;
     let longest = WATCH.0.saturating_mul(crowd).mul_f64(0.5 + fastrand::f64() / 2.0);
-    Standing::Queued { ahead, wake, sleep: sleep.min(longest) }
+    Standing::Queued { ahead, wake, sleep: sleep.min(longest).max(SHORTEST_SLEEP) }
 }
 
 /// How long the record of a session is kept without a word from it.

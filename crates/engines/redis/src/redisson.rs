@@ -372,11 +372,14 @@ impl Scripts {
 
 /// The script with the parts that it names.
 fn whole(text: &str, tells: &[&str]) -> String {
-    let text =
-        text.replace("--@include redisson_tell.lua", include_str!("../scripts/redisson_tell.lua")).replace(
-            "--@include redisson_permits_time.lua",
-            include_str!("../scripts/redisson_permits_time.lua"),
-        );
+    let parts = [
+        ("redisson_tell", include_str!("../scripts/redisson_tell.lua")),
+        ("redisson_permits_time", include_str!("../scripts/redisson_permits_time.lua")),
+        ("rights", include_str!("../scripts/rights.lua")),
+    ];
+    let text = parts
+        .into_iter()
+        .fold(text.to_owned(), |text, (name, part)| text.replace(&format!("--@include {name}.lua"), part));
     crate::layout::redisson::tells(&text, tells)
 }
 

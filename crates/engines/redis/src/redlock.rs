@@ -10,7 +10,8 @@
 //!   after.
 //! - **Delayed restart.** A master that has forgotten its locks would vote a second time while the first vote counts. So
 //!   each is asked with every new connection how long it has run, and one that has not run for longer than the longest ttl
-//!   does not vote. A supervisor that starts it again at once breaks nothing.
+//!   of the fleet (`max_ttl`, or [`Restart::DEFAULT_MAX_TTL`]) does not vote. A longer ttl or lease is refused, also that of
+//!   a lock that is left behind. A supervisor that starts a master again at once breaks nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -79,7 +80,7 @@ impl Redlock {
     /// | `node_timeout` | how long one master may take to answer: `50ms` if not said, never above a tenth of the ttl |
     /// | `fences` | `true` (if not said) or `false`: whether a lock has a fence, for a second round trip |
     /// | `restart` | `wait` (if not said) or `trust`: whether a master that was just started votes at once |
-    /// | `max_ttl` | the longest ttl of the whole fleet, for which it does not; the session's if not said |
+    /// | `max_ttl` | the longest ttl and lease of the whole fleet, for which it does not; `30s` if not said. Longer ones are refused |
     ///
     /// # Errors
     /// As [`Config::from_url`]; `Invalid` for an address that is named twice.

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     driver::{Driver, Slot},
-    layout::{Place, redisson::Form},
+    layout::{Mark, Place, redisson::Form},
     protocol::Protocol,
 };
 
@@ -67,24 +67,42 @@ async fn renew_kind<D: Driver>(
     protocol: &Protocol<D>,
     form: Form,
     ttl: Option<Duration>,
-    items: Vec<Item>,
+    mut items: Vec<Item>,
     patience: Duration,
 ) -> (Vec<ClaimId>, Vec<ClaimId>, Vec<ClaimId>) {
     let (mut gone, mut waiting, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let is_cluster = protocol.driver.is_cluster();
+    if is_cluster {
+        items.sort_by(|one, other| one.place.key.cmp(&other.place.key));
+    }
     let size = if form == Form::Fair { 1 } else { CALL };
-    for window in items.chunks(CALL * ABREAST) {
-        let calls = window.chunks(size);
-        let requests = calls.clone().map(|call| {
-            let items: Vec<_> =
-                call.iter().map(|item| protocol.item(&item.claim, &item.place, &item.text)).collect();
-            protocol.scheme.renew(form, &items, ttl, patience)
-        });
-        let answers = protocol.driver.send_all(requests.collect()).await;
-        for (index, call) in calls.enumerate() {
+    // While a slot of a cluster moves, its keys may be on two nodes: there each has a call of its own.
+    let calls: Vec<&[Item]> = items
+        .chunk_by(|one, other| !is_cluster || one.place.key == other.place.key)
+        .flat_map(|together| together.chunks(size))
+        .collect();
+    let request = |call: &[Item], mark| {
+        let items: Vec<_> =
+            call.iter().map(|item| protocol.item(&item.claim, &item.place, &item.text)).collect();
+        protocol.scheme.renew(form, &items, ttl, mark, patience)
+    };
+    for window in calls.chunks(ABREAST) {
+        let requests = window.iter().map(|call| request(call, Mark::Unnamed)).collect();
+        let mut answers = protocol.driver.send_all(requests).await;
+        // What is held is kept now. Those who fit are made holders by a second call, which a slot that moves may refuse.
+        for (call, answer) in window.iter().zip(&mut answers) {
+            if matches!(answer, Ok(Value::Array(states)) if states.len() == call.len() + 1) {
+                match protocol.driver.send(request(call, Mark::Named)).await {
+                    Ok(advanced) => *answer = Ok(advanced),
+                    Err(error) => tracing::debug!(%error, "nobody was made a holder this time"),
+                }
+            }
+        }
+        for (index, call) in window.iter().enumerate() {
             let states = match answers.get(index) {
                 // Each of them is alone in its line: nobody there waits to be told.
                 Some(Ok(Value::Int(1))) => continue,
-                Some(Ok(Value::Array(states))) if states.len() == call.len() => states,
+                Some(Ok(Value::Array(states))) if states.len() >= call.len() => states,
                 other => {
                     if let Some(Err(error)) = other {
                         tracing::debug!(%error, "claims were not renewed this time");

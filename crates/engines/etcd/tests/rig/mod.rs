@@ -41,7 +41,8 @@ pub(crate) fn run(plan: &Plan) -> ExitCode {
     let url = server.as_ref().map_or_else(String::new, |server| url(server, options));
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), server.clone());
-        let target = Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(2);
+        let target =
+            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(2);
         let target = match server {
             Some(server) => target.restarted_by(move || {
                 let restarted = restart(&server).map_err(|why| Error::new(ErrorKind::Unavailable, why));

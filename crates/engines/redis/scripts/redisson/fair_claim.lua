@@ -12,6 +12,15 @@ if mine == 1 then
   return confirmed(KEYS[5], call('PTTL', key))
 end
 if type(mine) == 'table' or call('HEXISTS', key, 'mode') == 1 then return { 'c', other_kind() } end
+check_grant()
+check_rights({
+  { 'INCR', KEYS[5] }, { 'HSET', key, 'x', 1 }, { 'HKEYS', key }, { 'EXISTS', key }, { 'LINDEX', queue, 0 },
+  { 'LPOS', queue, 'x' }, { 'LLEN', queue }, { 'LRANGE', queue, 0, 0 }, { 'LREM', queue, 0, 'x' }, { 'RPUSH', queue, 'x' },
+  { 'ZADD', times, 0, 'x' }, { 'ZREM', times, 'x' }, { 'ZINCRBY', times, 0, 'x' }, { 'ZSCORE', times, 'x' },
+  { 'ZADD', ours, 0, 'x' }, { 'ZREM', ours, 'x' }, { 'ZRANGE', ours, 0, 0 }, { 'ZSCORE', ours, 'x' }, { 'ZCARD', ours },
+  { 'PEXPIRE', ours, 1 }, { 'PTTL', ours }, { '@publish@', ARGV[10] .. ':x', 'x' }
+})
+check_rights({ { '@tell@', ARGV[9] .. ':x', 'x' } })
 local purged = purge()
 local head = call('LINDEX', queue, 0)
 local stands = call('LPOS', queue, owner)

@@ -11,8 +11,18 @@ local WHOLE = 4294967295
 
 local function is(letter) return string.find(how, letter, 2, true) end
 
+--@include rights.lua
+
+-- What every grant comes to.
+local function check_grant()
+  check_rights({ { 'PEXPIRE', key, 1 }, { 'PTTL', key } })
+  if ARGV[6] ~= '' then check_rights({ { 'SET', ARGV[5], 'x' } }) end
+  if is('o') then check_rights({ { 'EXISTS', key } }) end
+end
+
+-- What is wrong with a card is no reason to stop half-way.
 local function leave_card()
-  if ARGV[6] ~= '' then call('SET', ARGV[5], ARGV[6], 'PX', ARGV[2]) end
+  if ARGV[6] ~= '' then redis.pcall('SET', ARGV[5], ARGV[6], 'PX', ARGV[2]) end
 end
 
 -- Others of this process watch it: what is read is tracked.

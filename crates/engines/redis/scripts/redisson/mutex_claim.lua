@@ -3,6 +3,10 @@
 -- KEYS  1 the lock, a hash of its owner   2 the token
 -- ARGV  see hold.lua; 7 the key of a semaphore's permits
 if string.sub(ARGV[3], 1, 1) ~= '?' and redis.call('EXISTS', KEYS[1]) == 0 then
+  -- Nothing is written that cannot be given its expiry and its card.
+  if not redis.acl_check_cmd('PEXPIRE', KEYS[1], 1) or (ARGV[6] ~= '' and not redis.acl_check_cmd('SET', ARGV[5], 'x')) then
+    error({ err = 'NOPERM this user may not run pexpire, or set where a reason is kept' })
+  end
   local token = redis.call('INCR', KEYS[2])
   redis.call('HSET', KEYS[1], ARGV[1], 1)
   local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])

@@ -18,6 +18,13 @@ if wait == '?' then return { 'g' } end
 local free = redis.pcall('GET', key)
 if type(free) == 'table' then return { 'c', other_kind() } end
 if free and not tonumber(free) then error({ err = 'FOREIGN what is stored there is no semaphore' }) end
+check_grant()
+check_rights({
+  { 'SET', key, 1 }, { 'INCRBY', key, 1 }, { 'DECRBY', key, 1 }, { 'ZADD', KEYS[2], 0, 'x' }, { 'ZREM', KEYS[2], 'x' },
+  { 'ZCARD', KEYS[2] }, { 'ZRANGE', KEYS[2], 0, 0 }, { 'PEXPIRE', KEYS[2], 1 }
+})
+check_rights({ { '@tell@', ARGV[10], 'x' } })
+if exclusive then check_rights({ { 'INCR', KEYS[3] } }) end
 local dead = call('ZRANGE', KEYS[2], '-inf', ms(now), 'BYSCORE')
 for _, each in ipairs(dead) do call('ZREM', KEYS[2], each) end
 if free and #dead > 0 then

@@ -7,6 +7,8 @@
 --       nothing; last how many
 -- Answer: 1 if one was there, else 0.
 --@include redisson/pool_ids.lua
+--@include rights.lua
+check_rights({ { 'INCRBY', KEYS[1], 1 } })
 local back = 0
 for number = 0, ARGV[#ARGV] - 1 do back = back + redis.call('ZREM', KEYS[2], permit(ARGV[1], number)) end
 if ARGV[2] ~= '' then redis.call('DEL', ARGV[2]) end

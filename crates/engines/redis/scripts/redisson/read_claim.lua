@@ -23,6 +23,8 @@ end
 if wait == '?' then return { 'g' } end
 if type(mode) == 'table' or (not mode and call('EXISTS', key) == 1) then return { 'c', other_kind() } end
 if mode and mode ~= 'read' then return turned_away(call('PTTL', key)) end
+check_grant()
+check_rights({ { 'HSET', key, 'x', 1 }, { 'SET', KEYS[2], 1 } })
 call('SET', KEYS[2], 1, 'PX', ARGV[2])
 if not mode then call('HSET', key, 'mode', 'read') end
 call('HSET', key, owner, 1)

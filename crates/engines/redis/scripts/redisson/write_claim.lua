@@ -11,6 +11,8 @@ if mode and type(mode) == 'string' and call('HEXISTS', key, owner) == 1 then
 end
 if wait == '?' then return { 'g' } end
 if type(mode) == 'table' or (not mode and call('EXISTS', key) == 1) then return { 'c', other_kind() } end
+check_grant()
+check_rights({ { 'INCR', KEYS[2] }, { 'HSET', key, 'x', 1 }, { 'DEL', key } })
 if mode == 'read' then
   local longest = drop_dead_readers(key, ARGV[8])
   if longest > 0 then return turned_away(longest) end

@@ -10,12 +10,23 @@ use crate::layout::redisson;
 /// What a script answered about one claim.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    Held { fence: Option<Fence>, left: Option<Duration> },
-    Queued { ahead: u32, sleep: Duration, next: Next },
-    Watching { sleep: Duration },
+    Held {
+        fence: Option<Fence>,
+        left: Option<Duration>,
+    },
+    Queued {
+        ahead: u32,
+        sleep: Duration,
+        next: Next,
+    },
+    Watching {
+        sleep: Duration,
+    },
     Refused,
     Gone,
     Conflict(u32),
+    /// Nothing is known before a fence is minted, and the call did not name the mark.
+    Unmarked,
 }
 
 /// What is known of the turn of one who waits.
@@ -59,14 +70,17 @@ impl Answer {
                     (b"c", [Value::Int(capacity)]) => u32::try_from(*capacity).ok().map(Self::Conflict),
                     (b"r", []) => Some(Self::Refused),
                     (b"g", []) => Some(Self::Gone),
+                    (b"m", []) => Some(Self::Unmarked),
                     _ => None,
                 },
                 _ => None,
             },
             _ => None,
         };
-        known.ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, format!("{}: the server's answer is not understood", claim.name))
-        })
+        known.ok_or_else(|| Self::not_understood(claim))
+    }
+
+    pub(super) fn not_understood(claim: &Claim) -> Error {
+        Error::new(ErrorKind::Corrupt, format!("{}: the server's answer is not understood", claim.name))
     }
 }

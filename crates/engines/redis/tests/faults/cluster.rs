@@ -129,6 +129,85 @@ async fn a_free_lock_in_the_middle_of_a_move_is_refused_clearly_and_had_afterwar
     .await;
 }
 
+/// The keys of a slot move one by one, and each time it takes a while: now the lock is on one node and its mark on the other,
+/// now it is the other way round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+async fn a_hold_is_kept_and_released_while_the_keys_of_its_slot_are_on_two_nodes() {
+    on_all(|layout| async move {
+        let (cluster, url, slot, from, to) = cluster(layout);
+        let ttl = ms(6000);
+        let (a, b, c) = (open(&url, ttl).await, open(&url, ttl).await, open(&url, ttl).await);
+        let ledger = Ledger::strict();
+        // The name has a mark, or a token, before anything moves.
+        ledger.lock(&mutex(&a, NAME)).await.release().await;
+        let held = ledger.lock(&mutex(&a, NAME)).await;
+        let waiting = wait_for(&ledger, &mutex(&b, NAME));
+        await_line(&cluster.nodes()[from], layout, NAME, 2).await;
+
+        cluster.begin_move(slot, from, to).unwrap();
+        let keys = cluster.keys_in(slot, from).unwrap();
+        assert!(keys.len() >= 2, "there is nothing to take apart: {keys:?}");
+        for key in keys.iter().take(keys.len() - 1) {
+            cluster.move_key(key, from, to).unwrap();
+            // Longer than it can go without a renewal.
+            let (asked, mut renewals, mut left) = (now(), 0, held.remaining());
+            while now().since(asked) < ttl + ms(1000) {
+                assert!(held.is_held(), "lost after {:?} with {key} on its way", now().since(asked));
+                if held.remaining() > left {
+                    renewals += 1;
+                }
+                left = held.remaining();
+                nap(ms(20)).await;
+            }
+            assert!(renewals > 0);
+            if layout != Layout::Redisson {
+                assert!(held.confirm().await.unwrap(), "{layout:?}: {key}");
+            }
+        }
+        // A release does not wait for the end of the move, nor does it take the next one's place away.
+        assert_eq!(held.release().await, Release::Released);
+        cluster.move_keys(slot, from, to).unwrap();
+        cluster.end_move(slot, from, to).unwrap();
+        match tokio::time::timeout(PATIENCE, waiting).await.unwrap() {
+            Ok(next) => assert_eq!(next.release().await, Release::Released),
+            // Without a line whoever waits asks for a free lock, and may have been told that its slot is on its way.
+            Err(why) => assert!(layout != Layout::Native, "{why}"),
+        }
+        ledger.persist(&mutex(&c, NAME)).await.release().await;
+        close_all([a, b, c], &cluster.nodes().iter().collect::<Vec<_>>()).await;
+    })
+    .await;
+}
+
+/// Of two locks in one slot each is kept while they are on different nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+async fn two_holds_of_one_slot_are_kept_while_they_are_on_two_nodes() {
+    on_both(|layout| async move {
+        let (cluster, url, slot, from, to) = cluster(layout);
+        // A name with a tag is in the slot of that in the plain layout; in the native one it takes another name of the slot.
+        let other = (0..).map(|n| format!("moving-{n}")).find(|name| Cluster::slot_of(name) == slot).unwrap();
+        let ttl = ms(4000);
+        let a = open(&url, ttl).await;
+        let held = [mutex(&a, NAME).lock().await.unwrap(), mutex(&a, &other).lock().await.unwrap()];
+        cluster.begin_move(slot, from, to).unwrap();
+        let keys = cluster.keys_in(slot, from).unwrap();
+        let key = keys.iter().find(|key| key.contains(&other)).unwrap();
+        cluster.move_key(key, from, to).unwrap();
+        let began = now();
+        while now().since(began) < ttl + ms(1000) {
+            assert!(held.iter().all(bramah_core::Guard::is_held), "after {:?}", now().since(began));
+            nap(ms(20)).await;
+        }
+        cluster.move_keys(slot, from, to).unwrap();
+        cluster.end_move(slot, from, to).unwrap();
+        for guard in held {
+            assert_eq!(guard.release().await, Release::Released);
+        }
+        close_all([a], &cluster.nodes().iter().collect::<Vec<_>>()).await;
+    })
+    .await;
+}
+
 /// How long it takes from release to grant, sorted.
 async fn hand_overs(
     cluster: &Cluster,

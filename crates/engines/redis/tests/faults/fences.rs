@@ -1,7 +1,10 @@
 //! Fences over stores that forget. Beside each one a bare counter, to see that the failure is one: it goes backwards.
 
-use bramah_core::Fence;
+use std::sync::Arc;
+
+use bramah_core::{Claim, ClaimId, Engine, Fence, Name, SessionId, Standing, Wait};
 use bramah_lab::{Fault, Proxy, Redis as Server};
+use bramah_redis::Redis;
 
 use crate::rig::*;
 
@@ -78,4 +81,40 @@ async fn fences_rise_over_a_failover_to_a_stale_replica_where_a_counter_falls_ba
         assert!(again < counted, "the replica was not stale: {again} after {counted}");
     })
     .await;
+}
+
+/// One of several masters is asked to mint a fence by the clock of the client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fences_rise_over_a_lost_mark_also_after_a_client_whose_clock_is_fast() {
+    let server = server(&[]);
+    let redis = Redis::from_url(&Layout::Plain.url(&server.url())).unwrap();
+    let claim = |seq, ahead_us: u64| {
+        let time = server.call(&["TIME"]).unwrap().many();
+        let [seconds, us] = [0, 1].map(|at: usize| time[at].text().parse::<u64>().unwrap());
+        let asked = Claim {
+            id: ClaimId { session: SessionId::from_bits(7), seq },
+            name: Name::new("fenced").unwrap(),
+            capacity: 1,
+            weight: 1,
+            wait: Wait::No,
+            again: false,
+            floor: Some(Fence::new(seconds * 1_000_000 + us + ahead_us)),
+            ttl: ms(60_000),
+            lease: None,
+            note: "".into(),
+        };
+        redis.claim(Arc::new(asked))
+    };
+    // Before it is asked to, and when it has a mark.
+    for seq in [1, 3, 5] {
+        let Ok(Standing::Held { fence: Some(fast), .. }) = claim(seq, 900_000).await else {
+            panic!("it is free")
+        };
+        server.call(&["FLUSHALL"]).unwrap();
+        let Ok(Standing::Held { fence: Some(next), .. }) = claim(seq + 1, 0).await else {
+            panic!("it is free")
+        };
+        assert!(next > fast, "{next} after {fast}");
+        server.call(&["DEL", "fenced"]).unwrap();
+    }
 }

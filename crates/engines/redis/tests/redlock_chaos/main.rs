@@ -34,7 +34,7 @@ async fn a_count_is_exact_and_goes_on_while_two_of_five_masters_are_down() {
     let seconds = std::env::var(SECONDS).ok().map_or(12, |seconds| seconds.parse().unwrap());
     let masters = Masters::start(5);
     masters.await_age(TTL).await;
-    let url = masters.url("node_timeout=300ms");
+    let url = masters.url("node_timeout=300ms&max_ttl=3s");
     let mut counters = Counters::start(&url, PROCESSES);
     eventually("the first of every process", PATIENCE, || {
         let processes = counters.log().processes();

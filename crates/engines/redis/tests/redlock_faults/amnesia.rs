@@ -22,10 +22,11 @@ struct Scene {
 async fn scene(restart: &str, ttl: Duration, ledger: Arc<Ledger>) -> Scene {
     let masters = Masters::start(5);
     let (first, last) = (Ways::without(&masters, &[3, 4]), Ways::without(&masters, &[0, 1]));
+    let mut options = format!("restart={restart}&node_timeout=1s");
     if restart == "wait" {
         masters.await_age(ttl).await;
+        options += &format!("&max_ttl={}ms", ttl.as_millis());
     }
-    let options = format!("restart={restart}&node_timeout=1s");
     let (a, b) = (join(&first.url(&options), ttl).await, join(&last.url(&options), ttl).await);
     let held = ledger.lock(&mutex(&a, "forgotten")).await;
     assert_eq!(masters.voters("forgotten"), [0, 1, 2]);

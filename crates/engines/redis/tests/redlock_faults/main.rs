@@ -13,6 +13,7 @@ mod amnesia;
 mod clocks;
 mod frozen;
 mod late;
+mod left_behind;
 mod lost_keys;
 mod outage;
 mod refusals;

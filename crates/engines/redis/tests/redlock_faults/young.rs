@@ -9,7 +9,7 @@ async fn masters_that_were_all_just_started_grant_when_the_ttl_is_over_and_not_b
     let ttl = ms(2000);
     let began = now();
     let masters = Masters::start(3);
-    let session = join(&masters.url("node_timeout=1s"), ttl).await;
+    let session = join(&masters.url("node_timeout=1s&max_ttl=2s"), ttl).await;
     let lock = mutex(&session, "young");
     for why in
         [lock.try_lock().await.map(drop).unwrap_err(), lock.lock_within(ms(200)).await.map(drop).unwrap_err()]

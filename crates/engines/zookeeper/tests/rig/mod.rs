@@ -27,8 +27,11 @@ pub(crate) fn run(name: &str, members: usize, abreast: usize) -> ExitCode {
     let (looked_at, address) = (ensemble.clone(), url.clone());
     let setup = move || -> Later<Result<Target>> {
         let (address, ensemble) = (url.clone(), ensemble.clone());
-        let target =
-            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).bound_to_processes().paced(2);
+        let target = Target::new(move || connect(address.clone()))
+            .reachable_at(&url)
+            .dialled_by(connect)
+            .bound_to_processes()
+            .paced(2);
         let target = match ensemble {
             Some(ensemble) => target.restarted_by(move || {
                 let restarted = restart(&ensemble).map_err(|why| Error::new(ErrorKind::Unavailable, why));
