@@ -381,6 +381,13 @@ impl Core {
         }
     }
 
+    /// The store said that it does not have a hold as held.
+    pub(crate) fn lose_unheld(self: &Arc<Self>, seat: &Arc<Seat>) {
+        if seat.lose() {
+            self.end_hold(seat, Ending::NotHeld);
+        }
+    }
+
     /// A claim is on its way out and not by its caller: who tries the lock waits for that.
     pub(crate) fn note_departure(&self, seat: &Seat) {
         if !seat.note_departure(true) {

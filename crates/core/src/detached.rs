@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Look, Name, Renewal, Result, Scope,
-    session::check_ttl,
+    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Liveness, Look, Name, Renewal, Result,
+    Scope, session::check_ttl,
 };
 
 /// A lock that was left held: a freeze over a weekend, a maintenance window, a job that spans several processes.
@@ -86,8 +86,22 @@ impl Detached {
         let Some(claim) = self.find().await? else { return Ok(false) };
         self.engine.withdraw(claim, Exit::Own).await?;
         // What is left of the session ends with its ttl in any case.
-        let _ = self.engine.close(self.id.session).await;
+        if self.is_last().await {
+            let _ = self.engine.close(self.id.session).await;
+        }
         Ok(true)
+    }
+
+    /// Whether the session can be closed: where it carries its claims, no other may hang from it.
+    async fn is_last(&self) -> bool {
+        if self.engine.profile().liveness == Liveness::Lease {
+            return true;
+        }
+        let survey = self.engine.survey(&Scope::All, Look::Glance).await;
+        survey.is_ok_and(|survey| {
+            let mut places = survey.lines.iter().flat_map(|line| &line.places);
+            survey.unreadable.is_empty() && places.all(|place| place.claim.id.session != self.id.session)
+        })
     }
 
     /// The claim, if it is held.
@@ -119,10 +133,14 @@ impl Guard {
     }
 
     /// The same for another ttl than the session was opened with. Who waits for long before it leaves for long opens the
-    /// session with a short one: what is left of a waiter that was killed ends with that.
+    /// session with a short one: what is left of a waiter that was killed ends with that. Where a session carries its claims
+    /// ([`Liveness::Session`], [`Liveness::Connection`]), the lock lives for the longest ttl that its session was given.
+    ///
+    /// It first waits for the renewals that the session's keeper has in flight: one that arrived later would cut the lock short.
     ///
     /// # Errors
-    /// As [`leave`](Guard::leave), and `Invalid` for a ttl out of range.
+    /// As [`leave`](Guard::leave), `Invalid` for a ttl out of range, and `Unavailable` if a renewal was not answered and may still
+    /// arrive.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock.

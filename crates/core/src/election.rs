@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     About, Claim, Error, ErrorKind, Fence, Guard, LineView, Lock, Name, PlaceState, Release, Result, Scope,
-    Session, Standing, Tag, core::Ending,
+    Session, Standing, Tag,
 };
 
 /// An election: whoever holds the line leads, and its value is there for all to see.
@@ -229,9 +229,7 @@ impl Guard {
                 Err(hold.lost_error())
             }
             Some(Standing::Queued { .. } | Standing::Refused) => {
-                if hold.seat().lose() {
-                    core.end_hold(hold.seat(), Ending::NotHeld);
-                }
+                core.lose_unheld(hold.seat());
                 Err(hold.lost_error())
             }
         }

@@ -105,9 +105,7 @@ impl Guard {
                 }
             }
             Some(Standing::Queued { .. } | Standing::Refused) => {
-                if seat.lose() {
-                    core.end_hold(seat, Ending::NotHeld);
-                }
+                core.lose_unheld(seat);
             }
             Some(Standing::Gone) => {
                 seat.lose_hold();

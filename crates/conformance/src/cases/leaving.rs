@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{ErrorKind, Guard, Keep, Name, Session};
+use bramah_core::{Detached, ErrorKind, Guard, Keep, Name, Session};
 
 use crate::{
-    bench::{Bench, LONG, SOON, poll_times},
+    bench::{Bench, LONG, SOON, got, poll_times},
     case::{Outcome, cases, ensure, ensure_eq, wait_until},
     twist::{Flow, Valve},
 };
@@ -15,6 +15,7 @@ cases! { "leaving":
     a_question_in_flight_does_not_shorten_a_lock_that_is_left [Leaving],
     a_lock_is_not_left_while_a_renewal_was_not_answered [Leaving],
     a_lock_that_is_left_briefly_does_not_shorten_the_others [Leaving],
+    releasing_one_of_several_that_were_left_leaves_the_others_alone [Leaving],
 }
 
 /// A lock held in a session that nobody keeps, behind a valve.
@@ -101,4 +102,23 @@ async fn a_lock_that_is_left_briefly_does_not_shorten_the_others(bench: Bench) -
     ensure!(left.release().await?, "it was left, and could not be released");
     let _ = short.release().await?;
     Ok(())
+}
+
+async fn releasing_one_of_several_that_were_left_leaves_the_others_alone(bench: Bench) -> Outcome {
+    let (one, two, kept) = (bench.name("one"), bench.name("two"), bench.name("kept"));
+    let session = Session::builder(bench.client().await?).ttl(LONG).keep(Keep::Nobody).open().await?;
+    let first = session.mutex(&one)?.lock().await?.leave().await?;
+    let second = session.mutex(&two)?.lock().await?.leave().await?;
+    let guard = session.mutex(&kept)?.lock().await?;
+    // From another process, so to speak.
+    let first = Detached::new(bench.client().await?, one.clone(), first.id());
+    ensure!(first.release().await?, "it was left, and could not be released");
+    let other = bench.session().await?;
+    drop(got(other.mutex(&one)?.try_lock().await)?);
+    ensure!(other.mutex(&two)?.try_lock().await?.is_none(), "another one that was left is free");
+    ensure!(other.mutex(&kept)?.try_lock().await?.is_none() && guard.is_held(), "two hold it");
+    let second = Detached::new(bench.client().await?, two.clone(), second.id());
+    ensure!(second.release().await?, "it was left, and could not be released");
+    guard.release().await;
+    bench.emptied(&two).await
 }
