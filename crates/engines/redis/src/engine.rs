@@ -27,8 +27,8 @@ use crate::{
 
 /// Locks on Redis or Valkey. Clones share their connections.
 ///
-/// Connections are made when they are needed and made again when they break. They live on a thread that all engines of this
-/// kind in a process share, so neither a blocked nor an ended runtime of a caller holds them up.
+/// Connections are made when they are needed and made again when they break. They live on a thread
+/// of the engine's own, so neither a blocked nor an ended runtime of a caller holds them up.
 #[derive(Clone)]
 pub struct Redis(pub(crate) Arc<Protocol<Network>>);
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Network`] knows by its [route](route) which node has a slot. A node has [links](link), each a place for one
 //! connection, which is [dialled](dial) when somebody needs it and watched over by its [wire](wire) until it ends. All
-//! connections live on a thread of their own: callers' runtimes end, or are blocked.
+//! connections live on a thread of the network's own: callers' runtimes end, or are blocked.
 //! [`carry`] sends, and sends again what was [provably](verdict) not carried out.
 
 mod carry;
@@ -31,6 +31,7 @@ use std::{
 };
 
 use bramah_core::{Clock, Error, ErrorKind, Result, Wake};
+use bramah_remote::Office;
 use redis::{Cmd, Value};
 
 use self::{
@@ -49,7 +50,7 @@ use crate::{
 
 pub(crate) use self::{link::Peers, within::within};
 
-/// Whose thread the connections live on: see [`Office`](bramah_remote::Office).
+/// What the thread that the connections live on is named after.
 const OFFICE: &str = "redis";
 
 /// How long the farewell to a channel may take.
@@ -74,7 +75,8 @@ impl Network {
     /// The same to a server that is to be another one than those of its peers.
     pub(crate) fn among(config: &Config, ear: Weak<dyn Ear>, peers: Arc<Peers>) -> Result<Self> {
         config.check()?;
-        let dialer = Arc::new(Dialer::to_data(config)?);
+        let office = Office::own(OFFICE)?;
+        let dialer = Arc::new(Dialer::to_data(config, &office));
         dialer.check()?;
         let hub = Arc::new(Hub {
             dialer,
@@ -88,7 +90,7 @@ impl Network {
                 Route::One(Site::new(&hub, &place, address.to_string().into(), config.connections))
             }
             Topology::Sentinel { sentinels, service, .. } => {
-                let dialer = Dialer::to_sentinels(config)?;
+                let dialer = Dialer::to_sentinels(config, &office);
                 dialer.check()?;
                 let place = Place::Service(Sentinels::new(dialer, service, sentinels));
                 Route::One(Site::new(&hub, &place, service.as_str().into(), config.connections))

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::{Pin, pin},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,13 +16,15 @@ use tokio::{
     time::timeout,
 };
 
-/// A thread with a runtime of its own, one for each kind of store in a process. Connections belong to the runtime that they were
-/// made on, and callers' runtimes come and go; what nobody waits for any more has to be read to its end, for it may still be carried
-/// out; and a caller's thread that is busy must not hold up a renewal.
+/// A thread with a runtime of its own, one for each kind of store in a process or for one engine. Connections belong to the runtime
+/// that they were made on, and callers' runtimes come and go; what nobody waits for any more has to be read to its end, for it may
+/// still be carried out; and a caller's thread that is busy must not hold up a renewal.
 #[derive(Clone, Debug)]
 pub struct Office {
     of: &'static str,
     runtime: Handle,
+    /// The thread ends with the last of these; without, it never does.
+    _life: Option<Arc<oneshot::Sender<()>>>,
 }
 
 impl Office {
@@ -36,22 +38,22 @@ impl Office {
         if let Some(office) = offices.iter().find(|office| office.of == of) {
             return Ok(office.clone());
         }
-        let start = || {
-            // Calls that have come are begun before those that are under way go on: so what they ask is sent together.
-            let runtime = Builder::new_current_thread().global_queue_interval(1).enable_all().build().ok()?;
-            let handle = runtime.handle().clone();
-            let run = move || runtime.block_on(std::future::pending::<()>());
-            std::thread::Builder::new().name(format!("bramah-{of}")).spawn(run).ok()?;
-            Some(Self { of, runtime: handle })
-        };
-        let office = start().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("{of}: no thread could be started for its connections"),
-            )
-        })?;
+        let office = Self { of, runtime: start(of, std::future::pending())?, _life: None };
         offices.push(office.clone());
         Ok(office)
+    }
+
+    /// One of its own, that ends with the last clone of this.
+    ///
+    /// # Errors
+    /// `Unavailable` if no thread can be had.
+    pub fn own(of: &'static str) -> Result<Self> {
+        let (life, end) = oneshot::channel();
+        let runtime = start(of, async move {
+            // Told by being dropped.
+            let _ = end.await;
+        })?;
+        Ok(Self { of, runtime, _life: Some(Arc::new(life)) })
     }
 
     /// Has it done there, whether or not the answer is waited for.
@@ -112,6 +114,22 @@ impl Office {
     }
 }
 
+/// Starts a thread with a runtime that ends with `life`.
+fn start(of: &'static str, life: impl Future<Output = ()> + Send + 'static) -> Result<Handle> {
+    let started = || {
+        // Calls that have come are begun before those that are under way go on: so what they ask is sent together.
+        let runtime = Builder::new_current_thread().global_queue_interval(1).enable_all().build().ok()?;
+        let handle = runtime.handle().clone();
+        let run = move || runtime.block_on(life);
+        std::thread::Builder::new().name(format!("bramah-{of}")).spawn(run).ok()?;
+        Some(handle)
+    };
+    started().ok_or_else(|| {
+        let text = format!("{of}: no thread could be started for its connections");
+        Error::new(ErrorKind::Unavailable, text)
+    })
+}
+
 /// The answer to work that ends when this is dropped.
 #[derive(Debug)]
 pub struct Lent<T> {
@@ -141,4 +159,42 @@ impl<T> Drop for Waiting<T> {
 fn ended(of: &str) -> Error {
     let text = format!("{of}: the thread of its connections has ended; is the process ending?");
     Error::new(ErrorKind::Unavailable, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_office_of_its_own_ends_with_its_last_clone_and_what_is_done_there_ends_with_it() {
+        let office = Office::own("test").unwrap();
+        let (held, ended) = std::sync::mpsc::channel::<()>();
+        office.spawn(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        });
+        let other = office.clone();
+        drop(office);
+        assert!(
+            ended.recv_timeout(Duration::from_millis(50)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        );
+        drop(other);
+        assert!(
+            ended.recv_timeout(Duration::from_secs(30))
+                == Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+        );
+    }
+
+    #[tokio::test]
+    async fn lent_work_ends_when_nobody_waits_for_it() {
+        let office = Office::own("test").unwrap();
+        assert_eq!(office.lend(async { Ok(7) }).await.unwrap(), 7);
+        let (held, ended) = oneshot::channel::<()>();
+        let lent = office.lend(async move {
+            let _held = held;
+            std::future::pending::<Result<()>>().await
+        });
+        drop(lent);
+        assert!(ended.await.is_err());
+    }
 }

@@ -84,8 +84,8 @@ impl Line {
     }
 }
 
-/// The task that drives a connection. It ends with this.
-pub(super) struct Task(AbortHandle);
+/// The task that drives a connection. It ends with this; the thread that it is on lives as long.
+pub(super) struct Task(AbortHandle, #[expect(dead_code, reason = "kept for its thread")] Office);
 
 impl Task {
     pub(super) fn end(&self) {
@@ -100,8 +100,8 @@ impl Drop for Task {
 }
 
 impl Dialer {
-    pub(super) fn to_data(config: &Config) -> Result<Self> {
-        Ok(Self {
+    pub(super) fn to_data(config: &Config, office: &Office) -> Self {
+        Self {
             user: config.user.clone(),
             password: config.password.clone(),
             password_file: config.password_file.clone(),
@@ -109,19 +109,19 @@ impl Dialer {
             tls: config.tls.clone(),
             client_name: config.client_name.clone(),
             timeout: config.connect_timeout,
-            office: Office::open(super::OFFICE)?,
-        })
+            office: office.clone(),
+        }
     }
 
     /// The sentinels' own user and password; the rest is as for the data.
-    pub(super) fn to_sentinels(config: &Config) -> Result<Self> {
+    pub(super) fn to_sentinels(config: &Config, office: &Office) -> Self {
         let (user, password, password_file) = match &config.topology {
             Topology::Sentinel { user, password, password_file, .. } => {
                 (user.clone(), password.clone(), password_file.clone())
             }
             _ => (None, None, None),
         };
-        Ok(Self { user, password, password_file, database: 0, ..Self::to_data(config)? })
+        Self { user, password, password_file, database: 0, ..Self::to_data(config, office) }
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -224,13 +224,14 @@ impl Dialer {
                 .map_err(|error| error::from_greeting(&error, &address.to_string()))?;
         let alive = keep_looking(connection.clone(), Arc::clone(&traffic), self.timeout);
         // At the end of either the connection is closed, and `hear` is dropped.
-        let task = Task(self.office.task(async move {
+        let task = self.office.task(async move {
             tokio::select! {
                 biased;
                 () = driver => {}
                 () = alive => {}
             }
-        }));
+        });
+        let task = Task(task, self.office.clone());
         let mut greeting = redis::Pipeline::with_capacity(2);
         // HELLO says the role too, and unlike ROLE needs no permission.
         greeting.cmd("HELLO");
