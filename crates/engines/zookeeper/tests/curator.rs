@@ -157,7 +157,11 @@ async fn a_child_that_is_no_claim_holds_curator_up_and_not_us() {
 /// Deletes a folder at once that ZooKeeper would remove by and by.
 async fn remove(chroot: &str, folder: &str) {
     let at = format!("{}/{chroot}", ensemble().connect_string());
-    zookeeper_client::Client::connect(&at).await.unwrap().delete(folder, None).await.unwrap();
+    match zookeeper_client::Client::connect(&at).await.unwrap().delete(folder, None).await {
+        // On a busy machine ZooKeeper is sometimes faster.
+        Ok(()) | Err(zookeeper_client::Error::NoNode) => {}
+        Err(said) => panic!("{folder}: {said}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -50,17 +50,18 @@ async fn all_permits_whose_answer_was_lost_have_a_fence_above_the_floor() {
     let server = Server::start(1).unwrap();
     let proxy = Proxy::to(&server.addresses()[0]).unwrap();
     let (engine, session) = (engine(&proxy.address()), SessionId::random().unwrap());
-    engine.open(opening(session, Duration::from_secs(8))).await.unwrap();
+    engine.open(opening(session, Duration::from_secs(20))).await.unwrap();
     let held = claim(session, 1, "m", 1);
     fence_of(&engine.claim(Arc::new(held.clone())).await.unwrap());
     let floor = Fence::new(1 << 60);
     let raised = engine.claim(Arc::new(Claim { floor: Some(floor), ..held.asking() })).await.unwrap();
     assert_eq!(fence_of(&raised), floor);
     let mut last = floor;
-    for (seq, loss) in [(2, Loss::Kill), (3, Loss::Stall)] {
+    // Reset, and not stalled: a connection that is silent for most of the session's time may cost the session on a busy machine.
+    for seq in 2..4 {
         let mut lost = false;
         let draws = |bytes: &[u8]| bytes.windows(6).any(|window| window == b"lease-");
-        proxy.lose_replies_matching(loss, move |bytes| {
+        proxy.lose_replies_matching(Loss::Kill, move |bytes| {
             let first = !lost && draws(bytes);
             lost |= first;
             first
