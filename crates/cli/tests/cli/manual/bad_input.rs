@@ -23,6 +23,10 @@ const LINES: &[&str] = &[
     "bramah lock a --ttl -5",
     "bramah run a --slots -3 -- echo never",
     "bramah run a -E -1 -- echo never",
+    "bramah ls --engine file:stroe; echo $?; ls",
+    "bramah watch --engine file:stroe",
+    "bramah run a --engine file:/// -- echo never",
+    "bramah ls --engine file:///a%00b",
     "bramah lock a >&-; echo $?; bramah run a -n -- echo free",
     "bramah lock a >/dev/full; echo $?; bramah run a -n -- echo free",
 ];
