@@ -42,8 +42,7 @@ pub trait Engine: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// `Invalid`, with the option to change.
-    fn check_ttl(&self, ttl: Duration) -> Result<()> {
-        let _ = ttl;
+    fn check_ttl(&self, _: Duration) -> Result<()> {
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 --@include redisson_permits_time.lua
 --@include rights.lua
 check_rights({ { 'INCRBY', KEYS[1], 1 } })
+check_tell(ARGV[1])
 local live = 1
 for i = 3, #ARGV do
   local ends = redis.call('ZSCORE', KEYS[2], ARGV[i])

@@ -4,6 +4,7 @@
 -- ARGV  1 the channel  2 how many  3 n to do so only where there is no counter
 -- Answer: 1 if they were set, else 0.
 --@include redisson_tell.lua
+check_tell(ARGV[1])
 local value = redis.call('GET', KEYS[1])
 if not value then
   redis.call('SET', KEYS[1], ARGV[2])

@@ -18,6 +18,7 @@ local function reclaim(most)
   if #expired == 0 then return end
   -- Before the first write: what is taken out must be counted.
   if not redis.acl_check_cmd('INCRBY', KEYS[1], 1) then error({ err = 'NOPERM this user may not run incrby' }) end
+  check_tell(ARGV[1])
   for _, id in ipairs(expired) do redis.call('ZREM', KEYS[2], id) end
   local value = redis.call('INCRBY', KEYS[1], #expired)
   if value > 0 then tell(ARGV[1], value) end

@@ -4,6 +4,7 @@
 -- ARGV  1 the channel  2 how many, below 0 to take away
 -- Answer: how many there are now.
 --@include redisson_tell.lua
+check_tell(ARGV[1])
 local value = redis.call('INCRBY', KEYS[1], ARGV[2])
 tell(ARGV[1], value)
 return value

@@ -6,6 +6,7 @@
 -- ARGV  1 the channel  2 how many  3 x if only where there is a counter
 -- Answer: 1 if they were given back, else 0.
 --@include redisson_tell.lua
+check_tell(ARGV[1])
 if ARGV[3] == 'x' and redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 tell(ARGV[1], redis.call('INCRBY', KEYS[1], ARGV[2]))
 return 1

@@ -203,3 +203,53 @@ async fn a_counter_that_would_run_over_is_left_as_it_is() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_change_that_is_refused_half_way_changes_nothing() {
+    let server = Server::start(Flavor::Redis7).unwrap();
+    let owner = Redis::from_url(&server.url()).unwrap();
+    owner.redisson_semaphore("half:s").try_set_permits(3, None).await.unwrap();
+    let permits = owner.redisson_permits("half:p");
+    permits.try_set_permits(3).await.unwrap();
+    let out = permits.acquire(1, None).await.unwrap();
+    owner.redisson_latch("half:l").try_set_count(1).await.unwrap();
+    let state = || {
+        ["GET half:s", "GET half:p", "ZCARD {half:p}:timeout", "GET half:l"].map(|words| {
+            let words: Vec<&str> = words.split(' ').collect();
+            server.call(&words).unwrap().text()
+        })
+    };
+    let before = state();
+    let mut refused = 0;
+    for (user, command) in
+        ["publish", "zadd", "zrem", "incrby", "decrby", "pttl", "pexpire", "del"].iter().enumerate()
+    {
+        let (user, right) = (format!("half{user}"), format!("-{command}"));
+        server.call(&["ACL", "SETUSER", &user, "on", ">hush", "~*", "&*", "+@all", &right]).unwrap();
+        let redis = Redis::from_url(&format!("redis://{user}:hush@{}", server.address())).unwrap();
+        let (semaphore, permits) = (redis.redisson_semaphore("half:s"), redis.redisson_permits("half:p"));
+        let mut told = |what: &str, error: Option<Error>| {
+            let Some(error) = error else { return false };
+            assert_eq!(state(), before, "{what} without {command}: {error}");
+            refused += 1;
+            true
+        };
+        if !told("release", semaphore.release(1).await.err()) {
+            assert!(owner.redisson_semaphore("half:s").try_acquire(1).await.unwrap());
+        }
+        match permits.try_acquire(1, None).await {
+            Ok(taken) => {
+                assert!(owner.redisson_permits("half:p").release_all(&taken.unwrap()).await.unwrap())
+            }
+            Err(error) => assert!(told("acquire", Some(error))),
+        }
+        // It is only the end of what is out, and not of this test, if that is allowed.
+        if ["publish", "incrby", "zrem"].contains(command) {
+            assert!(told("release of a permit", permits.release_all(&out).await.err()), "{command}");
+        }
+        if ["publish", "del"].contains(command) {
+            assert!(told("count down", redis.redisson_latch("half:l").count_down().await.err()), "{command}");
+        }
+    }
+    assert!(refused > 6, "{refused}");
+}
