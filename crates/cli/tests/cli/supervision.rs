@@ -261,8 +261,10 @@ fn the_size_of_a_window_ends_no_wait() {
 #[test]
 fn a_command_that_ends_before_bramah_learns_of_a_break_was_not_protected() {
     let lab = Lab::new();
-    // The default ttl: the next renewal is far away.
-    let mut holder = lab.hold("a", &["--json"]);
+    let mut holder = lab.start(&["run", "a", "--json", "--", "sh", "-c", "echo $$; cat"]);
+    let command = holder.line();
+    // A break is told at once, so bramah is frozen until its command has ended.
+    holder.signal(Signal::STOP);
     let id = lab.lock("a")["holders"][0]["id"].as_str().unwrap().to_owned();
     let out = lab.output(&["break", "a", "--id", &id, "--reason", "a test", "--owner", "eve"]);
     assert_eq!(out.status.code(), Some(0));
@@ -270,6 +272,11 @@ fn a_command_that_ends_before_bramah_learns_of_a_break_was_not_protected() {
     let page = text(&lab.output(&["show", "a"]).stdout);
     assert!(page.contains("state  free") && page.contains("by eve (\"a test\")"), "{page}");
     holder.let_go();
+    until("the command's end", || {
+        let stat = std::fs::read_to_string(format!("/proc/{command}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    });
+    holder.signal(Signal::CONT);
     let (code, _, talk) = holder.end();
     assert_eq!(code, 79, "{talk}");
     assert!(talk.contains("a was broken by eve (\"a test\") after "), "{talk}");
