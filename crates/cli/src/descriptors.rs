@@ -5,7 +5,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use crate::exit::{Exit, Failure};
 
 /// What a lock takes at the most before its command runs, on the store that takes most.
-pub(crate) const FOR_A_STORE: usize = 24;
+pub(crate) const FOR_A_STORE: usize = 64;
 /// What a runtime takes.
 pub(crate) const FOR_A_RUNTIME: usize = 8;
 

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tracing::{Instrument, debug, debug_span, trace};
 
 use crate::{
-    Error, ErrorKind, Fence, Leasing, Moment, Order as ServiceOrder, Result, Standing, Wait, Wake, Woken,
+    Error, ErrorKind, Exit, Fence, Leasing, Moment, Order as ServiceOrder, Result, Standing, Wait, Wake,
+    Woken,
     core::{Core, Flight, Handle, Want},
     gate::{Busy, Pass, Turn},
     hold::Hold,
@@ -401,7 +402,16 @@ impl Drop for Attempt {
             let flight = match std::mem::replace(&mut self.flight, Flight::Landed) {
                 // The place is given back at once, and not when the answer is there: the next one may be waiting for it.
                 Flight::Claim(question) if self.asks => {
-                    core.keeper.send(Order::Finish(Box::pin(async move { drop(settle(question).await) })));
+                    let (engine, claim) = (core.engine.clone(), seat.claim());
+                    core.keeper.send(Order::Finish(Box::pin(async move {
+                        // An engine that has noted where the claim stands is to forget that again.
+                        if matches!(
+                            settle(question).await,
+                            Ok(Standing::Queued { .. } | Standing::Held { .. })
+                        ) {
+                            drop(settle(engine.withdraw(claim, Exit::Own)).await);
+                        }
+                    })));
                     Flight::Landed
                 }
                 flight => flight,

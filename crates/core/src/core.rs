@@ -163,8 +163,14 @@ impl Core {
 
     /// Opens the session again after the store has dropped it.
     pub(crate) async fn reopen(self: &Arc<Self>) -> Result<()> {
-        let ttl = self.whole(self.engine.open(self.opening.clone())).await?;
-        self.set_ttl(ttl);
+        // What was left of it is to be kept for its time, also if another task has opened the session again meanwhile.
+        let longest = self.left().longest;
+        let opening = match longest > self.opening.ttl {
+            true => Arc::new(Opening { ttl: longest, ..(*self.opening).clone() }),
+            false => self.opening.clone(),
+        };
+        let ttl = self.whole(self.engine.open(opening)).await?;
+        self.set_ttl(if ttl == Duration::MAX { ttl } else { ttl.min(self.opening.ttl) });
         Ok(())
     }
 
@@ -350,7 +356,7 @@ impl Core {
                 let asked = AssertUnwindSafe(|| self.engine.withdraw(seat.claim(), Exit::Own).into_now());
                 match catch_unwind(asked) {
                     Ok(Ok(Ok(()))) => return self.forget(&seat),
-                    Ok(Err(reply)) => Flight::Withdraw(reply),
+                    Ok(Err(reply)) => Flight::Withdraw(reply, Refusal::of(&flight)),
                     Ok(Ok(Err(_))) | Err(_) => flight,
                 }
             }
@@ -390,16 +396,12 @@ impl Core {
 
     /// A claim is on its way out and not by its caller: who tries the lock waits for that.
     pub(crate) fn note_departure(&self, seat: &Seat) {
-        if !seat.note_departure(true) {
-            self.departures.begin(&seat.claim().name);
-        }
+        self.departures.begin(&seat.claim().name, &seat.departure);
     }
 
     /// It does not stand in the store any more.
     pub(crate) fn forget_departure(&self, seat: &Seat) {
-        if seat.note_departure(false) {
-            self.departures.end(&seat.claim().name);
-        }
+        self.departures.end(|| seat.claim().name.clone(), &seat.departure);
     }
 
     /// Gives a claim that is on its way out to the keeper.
@@ -464,9 +466,26 @@ pub(crate) enum Flight {
     /// Nothing.
     Landed,
     Claim(Reply<Standing>),
-    Withdraw(Reply<()>),
+    /// Its withdrawal, and whether the claim was refused: then this may be, too.
+    Withdraw(Reply<()>, Refusal),
     /// Nothing: the claim was refused, and may have been written all the same.
     Refused,
+}
+
+/// Whether a claim that is on its way out was refused half-way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    None,
+    HalfWay,
+}
+
+impl Refusal {
+    pub(crate) fn of(flight: &Flight) -> Self {
+        match flight {
+            Flight::Refused | Flight::Withdraw(_, Self::HalfWay) => Self::HalfWay,
+            Flight::Landed | Flight::Claim(_) | Flight::Withdraw(_, Self::None) => Self::None,
+        }
+    }
 }
 
 /// How a hold ended that was not released.

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering},
     },
 };
 
@@ -22,25 +22,40 @@ pub(crate) struct Departures {
     changed: Notify,
 }
 
+/// Whether a claim is listed as departing.
+#[derive(Debug, Default)]
+pub(crate) struct Departure(AtomicU8);
+
+const STAYS: u8 = 0;
+const LISTED: u8 = 1;
+const LEFT: u8 = 2;
+
 impl Departures {
     fn claims(&self) -> MutexGuard<'_, HashMap<Name, usize>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more claim of `name` is on its way out.
-    pub(crate) fn begin(&self, name: &Name) {
+    /// One more claim of `name` is on its way out; once, and not if it has left already.
+    pub(crate) fn begin(&self, name: &Name, departure: &Departure) {
         let mut claims = self.claims();
+        if departure.0.compare_exchange(STAYS, LISTED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return;
+        }
         *claims.entry(name.clone()).or_default() += 1;
         self.names.store(claims.len(), Ordering::Release);
     }
 
-    /// It has left.
-    pub(crate) fn end(&self, name: &Name) {
-        let mut claims = self.claims();
-        if let Some(count) = claims.get_mut(name) {
+    /// It has left, for good.
+    pub(crate) fn end(&self, name: impl FnOnce() -> Name, departure: &Departure) {
+        // It is listed under the lock, so whoever finds it listed finds its count.
+        if departure.0.swap(LEFT, Ordering::AcqRel) != LISTED {
+            return;
+        }
+        let (mut claims, name) = (self.claims(), name());
+        if let Some(count) = claims.get_mut(&name) {
             *count -= 1;
             if *count == 0 {
-                claims.remove(name);
+                claims.remove(&name);
             }
         }
         self.names.store(claims.len(), Ordering::Release);
@@ -79,13 +94,26 @@ mod tests {
     async fn a_name_is_departing_until_its_last_claim_has_left() {
         let departures = Departures::default();
         let (name, other) = (Name::new("a").unwrap(), Name::new("b").unwrap());
+        let (first, second) = (Departure::default(), Departure::default());
         assert!(!departures.has(&name));
-        departures.begin(&name);
-        departures.begin(&name);
+        departures.begin(&name, &first);
+        departures.begin(&name, &first);
+        departures.begin(&name, &second);
         assert!(departures.has(&name) && !departures.has(&other));
-        departures.end(&name);
+        departures.end(|| name.clone(), &first);
+        departures.end(|| name.clone(), &first);
         assert!(departures.has(&name));
-        let (_, ()) = tokio::join!(departures.done(&name), async { departures.end(&name) });
+        let last = async { departures.end(|| name.clone(), &second) };
+        let ((), ()) = tokio::join!(departures.done(&name), last);
         assert!(!departures.has(&name) && departures.claims().is_empty());
+    }
+
+    #[test]
+    fn a_claim_that_has_left_is_not_listed_afterwards() {
+        let departures = Departures::default();
+        let (name, gone) = (Name::new("a").unwrap(), Departure::default());
+        departures.end(|| name.clone(), &gone);
+        departures.begin(&name, &gone);
+        assert!(!departures.has(&name));
     }
 }

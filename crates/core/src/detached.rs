@@ -1,10 +1,13 @@
 //! A lock without a process: taken by one, renewed and released by whoever knows its id.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use crate::{
     Claim, ClaimId, Engine, Error, ErrorKind, Exit, Guard, Keep, Liveness, Look, Name, Renewal, Result,
-    Scope, session::check_ttl,
+    Scope, core::Core, session::check_ttl,
 };
 
 /// A lock that was left held: a freeze over a weekend, a maintenance window, a job that spans several processes.
@@ -30,12 +33,14 @@ pub struct Detached {
     engine: Arc<dyn Engine>,
     name: Name,
     id: ClaimId,
+    /// The session that left it, if that is one of this process.
+    session: Weak<Core>,
 }
 
 impl Detached {
     /// The lock that was left as `id`. Nothing is asked of the store yet.
     pub fn new(engine: impl Into<Arc<dyn Engine>>, name: Name, id: ClaimId) -> Self {
-        Self { engine: engine.into(), name, id }
+        Self { engine: engine.into(), name, id, session: Weak::new() }
     }
 
     /// What gives power over it.
@@ -85,23 +90,12 @@ impl Detached {
     pub async fn release(&self) -> Result<bool> {
         let Some(claim) = self.find().await? else { return Ok(false) };
         self.engine.withdraw(claim, Exit::Own).await?;
-        // What is left of the session ends with its ttl in any case.
-        if self.is_last().await {
+        // A session that is open here goes on. Where a session carries its claims, one may enter between any look and the close:
+        // there what is left of it ends with its ttl.
+        if self.engine.profile().liveness == Liveness::Lease && self.session.strong_count() == 0 {
             let _ = self.engine.close(self.id.session).await;
         }
         Ok(true)
-    }
-
-    /// Whether the session can be closed: where it carries its claims, no other may hang from it.
-    async fn is_last(&self) -> bool {
-        if self.engine.profile().liveness == Liveness::Lease {
-            return true;
-        }
-        let survey = self.engine.survey(&Scope::All, Look::Glance).await;
-        survey.is_ok_and(|survey| {
-            let mut places = survey.lines.iter().flat_map(|line| &line.places);
-            survey.unreadable.is_empty() && places.all(|place| place.claim.id.session != self.id.session)
-        })
     }
 
     /// The claim, if it is held.
@@ -146,7 +140,11 @@ impl Guard {
     /// Dropping the future releases the lock.
     pub async fn leave_for(self, ttl: Duration) -> Result<Detached> {
         check_ttl(ttl)?;
-        let (name, hold) = (self.name(), self.hold());
+        let name = self.name();
+        let Some(hold) = self.into_only() else {
+            let why = format!("{name}: another guard of the same owner holds it too; leave the last one");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        };
         let (core, seat) = (hold.core(), hold.seat());
         if core.opening.keep != Keep::Nobody {
             let why = format!("{name}: its session ends with its process; open one that nobody keeps");
@@ -163,11 +161,11 @@ impl Guard {
             let why = format!("{name}: a renewal was not answered and may still cut it short; take it again");
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
-        let left = Detached::new(core.engine.clone(), name, seat.id);
+        let left = Detached { engine: core.engine.clone(), name, id: seat.id, session: Arc::downgrade(core) };
         core.keep_for(ttl).await?;
         let claim = Arc::new(Claim { ttl, ..(*seat.question()).clone() });
         left.judge(&core.whole(core.engine.renew(core.id(), [claim].into())).await?)?;
-        if !self.is_held() {
+        if !core.is_held(seat) {
             return Err(hold.lost_error());
         }
         core.leave_behind(seat);

@@ -225,7 +225,7 @@ impl Guard {
             Some(Standing::Held { .. }) => Ok(()),
             None => Err(hold.lost_error()),
             Some(Standing::Gone) => {
-                hold.seat().lose_hold();
+                hold.seat().lose_gone();
                 Err(hold.lost_error())
             }
             Some(Standing::Queued { .. } | Standing::Refused) => {

@@ -6,7 +6,7 @@ use tracing::debug;
 
 use crate::{
     Error, ErrorKind, Exit, Fence, Moment, Name, Reply, Result, Standing, Tag,
-    core::{Core, Ending, Flight, Handle},
+    core::{Core, Ending, Flight, Handle, Refusal},
     seat::Seat,
 };
 
@@ -44,6 +44,11 @@ impl Guard {
 
     pub(crate) fn sharing(hold: Arc<Hold>) -> Self {
         Self { hold }
+    }
+
+    /// The hold itself, unless another guard of the same owner shares it.
+    pub(crate) fn into_only(self) -> Option<Hold> {
+        Arc::into_inner(self.hold)
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -108,7 +113,7 @@ impl Guard {
                 core.lose_unheld(seat);
             }
             Some(Standing::Gone) => {
-                seat.lose_hold();
+                seat.lose_gone();
             }
         }
         Ok(self.is_held())
@@ -246,7 +251,7 @@ struct Leaving<'a> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if let Some(reply) = self.reply.take() {
-            self.core.hand_over(self.seat.clone(), Flight::Withdraw(reply), false);
+            self.core.hand_over(self.seat.clone(), Flight::Withdraw(reply, Refusal::None), false);
         }
     }
 }

@@ -292,9 +292,7 @@ impl Shift {
                 let seats: Vec<_> = core.seats().iter().map(|(_, seat)| seat.clone()).collect();
                 // Those that are leaving already have a job; the caller of one that is entering hands it over itself.
                 for seat in seats {
-                    let leaves = matches!(seat.phase(), Phase::Waiting | Phase::Held | Phase::Lost);
-                    seat.lose();
-                    if leaves {
+                    if seat.lose_any() {
                         let parting =
                             Parting { core: core.clone(), seat, flight: Flight::Landed, doubt: false };
                         self.part(parting);
@@ -355,9 +353,7 @@ impl Shift {
         let (until, place_until) = (kept.core.good_until(sent, None), kept.core.place_until(sent));
         for Asked { seat, phase, call } in asked {
             if !gone.is_empty() && gone.contains(&seat.id) {
-                // A waiter takes its pass along to the next seat.
-                let news = if phase == Phase::Held { seat.lose_hold() } else { seat.lose_place() };
-                if news {
+                if seat.lose_gone() {
                     warn!(claim = ?seat.id, "the store does not have a claim any more: lost");
                 }
             } else if phase == Phase::Held && waiting.contains(&seat.id) {

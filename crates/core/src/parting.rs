@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::{
     Clock, Error, ErrorKind, Exit, Moment, Reply, Result,
-    core::{Core, Flight},
+    core::{Core, Flight, Refusal},
     seat::Seat,
 };
 
@@ -33,14 +33,14 @@ pub(crate) async fn part(parting: Parting) {
     let clock = &core.clock;
     let until = clock.now() + core.pace();
     // A store that refuses to let a claim in half-way may refuse its withdrawal for the same reason.
-    let may_refuse = matches!(flight, Flight::Refused);
+    let may_refuse = Refusal::of(&flight) == Refusal::HalfWay;
     let landed = match flight {
         Flight::Landed | Flight::Refused => false,
         Flight::Claim(reply) => {
             doubt |= within(clock, until, settle(reply)).await.is_err();
             false
         }
-        Flight::Withdraw(reply) => within(clock, until, settle(reply)).await.is_ok(),
+        Flight::Withdraw(reply, _) => within(clock, until, settle(reply)).await.is_ok(),
     };
     if doubt {
         core.doubt();

@@ -290,7 +290,9 @@ impl Engine for Quorum {
     }
 
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
-        Reply::later(self.0.clone().renew(session, claims))
+        // Before anything is sent: what leaves from here on is not given back.
+        let renewing = Arc::new(self.0.flights.renewing());
+        Reply::later(self.0.clone().renew(session, claims, renewing))
     }
 
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use crate::{Claim, ClaimId, Clock, Moment, calls::Calls, gate::Pass};
+use crate::{Claim, ClaimId, Clock, Moment, calls::Calls, departures::Departure, gate::Pass};
 
 /// One claim's life in this process, shared by its waiter or guard and by the keeper.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Seat {
     /// Whether somebody has asked for it.
     asked: AtomicBool,
     /// Whether the session's record of departing names has it.
-    departing: AtomicBool,
+    pub(crate) departure: Departure,
     /// Until when a message that entered it, and was not answered, may still arrive: also after it has left.
     doubt_until_ns: AtomicU64,
     /// What is on its way to the store about it.
@@ -71,7 +71,7 @@ impl Seat {
             lease_ns: AtomicU64::new(u64::MAX),
             proven: AtomicBool::new(false),
             asked: AtomicBool::new(false),
-            departing: AtomicBool::new(false),
+            departure: Departure::default(),
             doubt_until_ns: AtomicU64::new(0),
             calls: Calls::default(),
             signal: Notify::new(),
@@ -223,11 +223,26 @@ impl Seat {
         news
     }
 
-    /// Declares a hold lost that the store does not have any more, and gives its pass back. Whether it was news.
-    pub(crate) fn lose_hold(&self) -> bool {
-        let news = self.lose();
-        self.give_back_pass();
-        news
+    /// Declares it lost because the store does not have it any more. A hold gives its pass back; whoever waits takes it along to the
+    /// next place. Whether that was news.
+    pub(crate) fn lose_gone(&self) -> bool {
+        if self.phase() == Phase::Held {
+            self.announce_pass();
+        }
+        let before = self.phase.fetch_max(Phase::Lost as u8, Ordering::AcqRel);
+        if before == Phase::Held as u8 {
+            self.give_back_pass();
+        }
+        self.signal.notify_waiters();
+        before < Phase::Lost as u8
+    }
+
+    /// Declares it lost, whatever it was. Whether it stands in the store as far as is known, and nobody withdraws it yet.
+    pub(crate) fn lose_any(&self) -> bool {
+        let before = self.phase.fetch_max(Phase::Lost as u8, Ordering::AcqRel);
+        self.announce_pass();
+        self.signal.notify_waiters();
+        (Phase::Waiting as u8..=Phase::Lost as u8).contains(&before)
     }
 
     /// Says that the pass will be given back.
@@ -235,13 +250,6 @@ impl Seat {
         if let Some(pass) = &*self.pass.lock().unwrap_or_else(PoisonError::into_inner) {
             pass.leave();
         }
-    }
-
-    /// Notes whether the session's record of departing names has it. What was noted before.
-    pub(crate) fn note_departure(&self, departing: bool) -> bool {
-        // Nearly never, and then nothing is written.
-        let before = self.departing.load(Ordering::Acquire);
-        if before == departing { before } else { self.departing.swap(departing, Ordering::AcqRel) }
     }
 
     /// It is on its way out. Whether that was news.

@@ -12,6 +12,7 @@ use bramah::Clock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::OFlags,
+    io::Errno,
 };
 
 /// How long the writer of a pipe may take.
@@ -26,7 +27,9 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 /// Reads it to its end, `most` bytes of it at the most.
 pub(super) fn read(file: File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if !file.metadata()?.file_type().is_fifo() {
+    let kind = file.metadata()?.file_type();
+    // Anything else may have nothing to read yet: a pipe, a terminal.
+    if kind.is_file() {
         file.take(most).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
@@ -40,14 +43,20 @@ pub(super) fn read(file: File, most: u64) -> io::Result<Vec<u8>> {
             tv_nsec: left.subsec_nanos().into(),
         };
         // Without a writer there is an end at once, before anything was written; but no event.
-        if poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&left))? == 0 {
-            let why = "it is a pipe, and nobody has written to it to the end";
-            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        match poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&left)) {
+            Ok(0) => {
+                let what = if kind.is_fifo() { "a pipe" } else { "no regular file" };
+                let why = format!("it is {what}, and nobody has written to it to the end");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
         match (&file).read(&mut part) {
             Ok(0) => break,
             Ok(len) => bytes.extend_from_slice(&part[..len]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
     }

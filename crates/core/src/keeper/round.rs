@@ -115,6 +115,8 @@ impl Kept {
         self.flights.retain(|sent| now.since(*sent) < core.pace());
         if self.flights.len() >= FLIGHTS {
             self.next_round = self.next_round.max(now + core.pace().min(Claim::MAX_KEPT) / 6);
+            // Nothing was sent, so nothing can arrive.
+            asked.into_iter().for_each(|asked| asked.call.answered());
             return;
         }
         let patience = if whole { core.pace() } else { core.pace().min(Claim::MAX_KEPT) };

@@ -35,9 +35,9 @@ impl Inner {
         self: Arc<Self>,
         session: SessionId,
         claims: Arc<[Arc<Claim>]>,
+        renewing: Arc<Renewing>,
     ) -> Result<Renewal> {
         let shortest = claims.iter().map(|claim| claim.ttl).min().unwrap_or(Duration::from_secs(1));
-        let renewing = Arc::new(self.flights.renewing());
         self.reopen(session);
         // Not the time of one node: a renewal may be long, and has a third of the ttl.
         let patience = shortest / 4;

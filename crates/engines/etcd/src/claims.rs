@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Claim, Fence, Moment, Result, Standing, Wait, line};
+use bramah_core::{Claim, Fence, Keep, Moment, Result, Standing, Wait, line};
 
 use crate::{
     behind::reads,
@@ -85,14 +85,30 @@ impl Inner {
             until: self.clock.now() + patience,
         };
         // An answer tells that the claim lives for a ttl from now on: the lease has to. That it was proven a moment ago is as good.
-        if room.is_fresh() {
-            return self.stand(&case).await;
+        let standing = if room.is_fresh() {
+            self.stand(&case).await?
+        } else {
+            // What is seldom needed is kept out of the way of the rest: a call that is small is handed over faster.
+            let both = Box::pin(async { tokio::join!(self.keep(&room, patience), self.stand(&case)) });
+            let (proof, standing) = both.await;
+            proof?;
+            standing?
+        };
+        if room.keep == Keep::Nobody && matches!(standing, Standing::Held { .. }) {
+            Box::pin(self.stay(&case)).await?;
         }
-        // What is seldom needed is kept out of the way of the rest: a call that is small is handed over faster.
-        let both = Box::pin(async { tokio::join!(self.keep(&room, patience), self.stand(&case)) });
-        let (proof, standing) = both.await;
-        proof?;
-        standing
+        Ok(standing)
+    }
+
+    /// Makes sure that a hold of a session that nobody keeps does not end with its lease, which another process may be ending.
+    async fn stay(&self, case: &Case<'_>) -> Result<()> {
+        let terms = case.room.terms();
+        let stays = self.check_unended(case.claim, [terms.lease, terms.former], case.patience).await;
+        if stays.map_err(|trouble| self.net.explain(&trouble))? {
+            return Ok(());
+        }
+        case.room.end();
+        Err(self.over())
     }
 
     async fn stand(self: &Arc<Self>, case: &Case<'_>) -> Result<Standing> {

@@ -5,6 +5,7 @@
 //! <prefix><name>/<lease>.<seq>       a claim of a larger capacity, its number in its session in hex
 //! <prefix>/bramah/floor/<name>       a fence that later ones have to be above
 //! <prefix>/bramah/broken/<name>      the last hold that was ended by force
+//! <prefix>/bramah/ending/<lease>/…   somebody is about to end this lease, because nothing hangs from it
 //! ```
 //!
 //! A session has one claim on a mutex at a time, and any number of claims on a read-write lock or a semaphore. Earlier versions had
@@ -90,6 +91,16 @@ impl Layout {
 
     pub(crate) fn broken(&self, name: &Name) -> Vec<u8> {
         format!("{}/bramah/broken/{name}", self.prefix).into_bytes()
+    }
+
+    /// Everybody who is about to end a lease.
+    pub(crate) fn endings(&self, lease: i64) -> Span {
+        Span::below(format!("{}/bramah/ending/{lease:x}/", self.prefix))
+    }
+
+    /// The mark of one who is about to end a lease. Each has its own, so that one who changes its mind takes away no other's.
+    pub(crate) fn ending(&self, lease: i64, number: u64) -> Vec<u8> {
+        format!("{}/bramah/ending/{lease:x}/{number:x}", self.prefix).into_bytes()
     }
 
     /// The records of all breaks below a name, without its own; of all there are if none is given.

@@ -88,7 +88,9 @@ impl Inner {
                 return Ok(Some(terms.ttl));
             }
             let terms = self.move_to(session, terms.lease, wanted, opening.ttl, patience).await?;
+            // Both leases count before the first claim hangs from the new one: a renewal that runs meanwhile finds all of them.
             room.set_terms(terms);
+            self.move_keys(session, &terms, patience).await?;
             return Ok(Some(terms.ttl));
         }
         let terms = match self.net.grant(lease, wanted, patience).await {
@@ -102,7 +104,9 @@ impl Inner {
                 if told.granted_ttl >= wanted {
                     self.terms(lease, told.granted_ttl, opening.ttl, sent)
                 } else {
-                    self.move_to(session, lease, wanted, opening.ttl, patience).await?
+                    let terms = self.move_to(session, lease, wanted, opening.ttl, patience).await?;
+                    self.move_keys(session, &terms, patience).await?;
+                    terms
                 }
             }
             Err(trouble) => return Err(trouble),
@@ -125,7 +129,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Hangs the session's claims from another lease: that of one cannot be changed.
+    /// Another lease for the session's claims to hang from: the ttl of one cannot be changed.
     async fn move_to(
         &self,
         session: SessionId,
@@ -143,9 +147,7 @@ impl Inner {
             }
             granted => granted?,
         };
-        let terms = Terms { former: from, ..self.terms(lease, seconds, ttl, sent) };
-        self.move_keys(session, &terms, patience).await?;
-        Ok(terms)
+        Ok(Terms { former: from, ..self.terms(lease, seconds, ttl, sent) })
     }
 
     /// Hangs the session's claims from its lease that hang from its former one.

@@ -76,10 +76,48 @@ impl Inner {
         let mut leases = vec![place.kv.lease, layout::lease(session)];
         leases.dedup();
         for lease in leases {
-            if let Err(trouble) = self.end_if_bare(lease, patience).await {
+            if let Err(trouble) = self.end_unused(lease, patience).await {
                 debug!(?trouble, "a lease that nobody keeps could not be ended; it runs out");
             }
         }
+    }
+
+    /// Ends the lease of a session that another process may be using. A claim that enters between a look and the end would be lost
+    /// with it. So the end is announced before the look: either the look sees the claim, or whoever entered it sees the
+    /// announcement, or that it is gone ([`check_unended`](Inner::check_unended)), before it believes in its hold.
+    async fn end_unused(&self, lease: i64, patience: Duration) -> Result<(), Trouble> {
+        let mark = self.layout.ending(lease, fastrand::u64(..));
+        let announce =
+            TxnRequest { success: vec![ops::put(&mark, Vec::new(), lease)], ..TxnRequest::default() };
+        match self.net.txn(announce, patience).await {
+            Err(trouble) if trouble.is_lease_gone() => return Ok(()),
+            announced => announced?,
+        };
+        let marks = self.layout.endings(lease).from;
+        let told = self.net.lease(lease, true, patience).await?;
+        if told.is_some_and(|told| told.keys.iter().all(|key| key.starts_with(&marks))) {
+            return self.net.revoke(lease, patience).await;
+        }
+        let stay = TxnRequest { success: vec![ops::delete(&mark)], ..TxnRequest::default() };
+        self.net.txn(stay, patience).await.map(drop)
+    }
+
+    /// Whether a hold of a session that nobody keeps is sure not to be ended by somebody who saw its lease without a claim.
+    pub(crate) async fn check_unended(
+        &self,
+        claim: &Claim,
+        leases: [i64; 2],
+        patience: Duration,
+    ) -> Result<bool, Trouble> {
+        let mut spans: Vec<Span> = leases.iter().map(|lease| self.layout.endings(*lease)).collect();
+        spans.push(Span::one(&self.layout.claim(claim)));
+        let done = self.net.reads(&spans, patience).await?;
+        let is_there = |at: usize| done.reads.get(at).is_some_and(|found| !found.is_empty());
+        if !is_there(0) && !is_there(1) && is_there(2) {
+            return Ok(true);
+        }
+        self.leave(claim, patience).await?;
+        Ok(false)
     }
 
     /// Ends a lease that nothing hangs from: no claim, and no key of another program.

@@ -118,8 +118,9 @@ impl Desk<'_> {
             trust = trust.and(self.listen_for_changes());
         }
         let ear = Ear::Claim(claim.id);
-        let asker = if claim.wait == Wait::Line { Asker::Entering } else { Asker::None };
         let mut ends = Trust::FULL;
+        // Also for one that takes no place: a waiter that died with nobody behind it must not keep it out.
+        let asker = Asker::Entering;
         changed |= self.store.tend(state, self.stamp, &mut self.notices, asker, |store, state| {
             ends = match claim.wait {
                 Wait::Line => store.listen_ahead(state, state.line.len(), ear),

@@ -34,6 +34,8 @@ impl Layout {
     /// Checks that the directory may be used, by this user and by this version. With `make`, what is absent of it is
     /// made; without, nothing is.
     pub(crate) fn open(dir: &Path, make: bool) -> Result<Self> {
+        // Without a slash at its end: with one, a look at a link would be a look at what it leads to.
+        let dir = &dir.components().collect::<PathBuf>();
         guard::check_link(dir)?;
         if !is_there(dir)? {
             if !make {
@@ -44,6 +46,8 @@ impl Layout {
         }
         // Made absolute once: a process that changes its directory must not change its locks.
         let root = fs::canonicalize(dir).map_err(|error| io_error("open", dir, error))?;
+        // Once more: another user may have put a link there meanwhile.
+        guard::check_link(dir)?;
         check_use(&root)?;
         guard::check_dir(&root)?;
         check_format(&root.join("format"), make)?;

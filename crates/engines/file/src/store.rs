@@ -33,7 +33,7 @@ pub(crate) enum Asker {
     None,
     /// A claim that stands in it.
     InLine(ClaimId),
-    /// One that is about to enter at its end.
+    /// One that is about to enter at its end, or would if it could be held at once.
     Entering,
 }
 

@@ -4,7 +4,7 @@ mod rig;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Clock, Engine, ErrorKind, Exit, Health, Scope, Standing, Wait, Woken};
+use bramah_core::{Claim, Clock, Engine, ErrorKind, Exit, Health, Scope, Standing, Wait, Woken, line::WHOLE};
 use rig::{Client, Dir, Peer, role, until, woken};
 
 /// What the child processes of the tests below do. Without a role it is an empty test.
@@ -21,6 +21,14 @@ fn peer() {
             }
             "wait" => {
                 let (_claim, _wake) = client.queue("x").await;
+                println!("\nwaiting");
+                std::future::pending::<()>().await;
+            }
+            "write" => {
+                let claim = Claim { capacity: WHOLE, weight: WHOLE, ..client.draft("x", Wait::Line) };
+                let Standing::Queued { wake: _wake, .. } = client.claim(&claim).await.unwrap() else {
+                    panic!()
+                };
                 println!("\nwaiting");
                 std::future::pending::<()>().await;
             }
@@ -113,6 +121,25 @@ async fn waiters_that_died_do_not_keep_the_holders_death_from_the_next() {
         waiters.into_iter().for_each(Peer::kill);
         holder.kill();
         a.served(&claim, wake).await;
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_died_in_line_keeps_no_reader_out() {
+    for wait in [Wait::No, Wait::Watch] {
+        let dir = Dir::new();
+        let (a, b) = (Client::new(&dir), Client::new(&dir));
+        let reader = |client: &Client, wait| Claim { capacity: WHOLE, ..client.draft("x", wait) };
+        assert!(matches!(a.claim(&reader(&a, Wait::No)).await.unwrap(), Standing::Held { .. }));
+        let mut writer = Peer::start("write", &dir);
+        writer.expect("waiting");
+        assert!(matches!(b.claim(&reader(&b, Wait::No)).await.unwrap(), Standing::Refused));
+        writer.kill();
+        // Not always at once: a child that another test starts shares every flock until it execs.
+        until("a reader gets in", || {
+            let tried = b.engine.claim(Arc::new(reader(&b, wait))).into_now();
+            matches!(tried, Ok(Ok(Standing::Held { .. })))
+        });
     }
 }
 

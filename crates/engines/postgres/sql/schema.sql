@@ -378,7 +378,6 @@ $$;
 -- Proves the life of claims of one session that have not expired, and lists what else it has in any line, with numbers in a span:
 -- the spans of all calls of a round have each number once. Rows are locked in the order of their tickets, as elsewhere, and without
 -- any name's lock.
-DROP FUNCTION IF EXISTS bramah_renew(uuid, bigint[], bigint[], bigint[]);
 CREATE OR REPLACE FUNCTION bramah_renew(
   p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[], p_first bigint, p_last bigint
 )
@@ -409,5 +408,13 @@ BEGIN
      WHERE c.session = p_session AND c.seq BETWEEN p_first AND p_last AND c.until > clock_timestamp()
        AND NOT EXISTS (SELECT FROM asked a WHERE a.seq = c.seq);
 END $$;
+
+-- The same as version 1 has it, for its clients that run while the tables are brought up to date: without it they would lose all that
+-- they hold.
+CREATE OR REPLACE FUNCTION bramah_renew(p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[])
+RETURNS TABLE (seq bigint, held boolean, asked boolean, name text, capacity bigint, weight bigint, ttl bigint, lease bigint, note text)
+LANGUAGE sql AS $$
+  SELECT * FROM bramah_renew(p_session, p_seqs, p_ttls, p_kepts, 0::bigint, 9223372036854775807::bigint)
+$$;
 
 INSERT INTO bramah_schema (version) VALUES (2) ON CONFLICT DO NOTHING;

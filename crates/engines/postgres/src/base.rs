@@ -8,8 +8,8 @@ use std::{
 };
 
 use bramah_core::{
-    Asking, Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes,
-    Name, Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
+    Asking, Capacities, Claim, ClaimId, Clock, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness,
+    Modes, Name, Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
     Answer, Base, Break, Desk, Footing, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
@@ -78,11 +78,18 @@ impl Database {
     }
 
     /// Clears lines in which somebody died a while ago, and whom nobody asks about: some of them, each in a transaction of its own,
-    /// so that none waits for one line while it has another.
+    /// so that none waits for one line while it has another. All of it within one patience: whoever opens a session waits for it, and
+    /// what is left over is for the next one.
     async fn sweep(&self, patience: Duration) -> Result<()> {
+        let clock = Clock::boot();
+        let end = clock.now() + patience;
         let rows = self.desk.call("SELECT * FROM bramah_dead()".to_owned(), patience).await?;
         for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
-            self.desk.call(format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
+            let left = end.since(clock.now());
+            if left.is_zero() {
+                break;
+            }
+            self.desk.call(format!("SELECT bramah_nudge({})", quoted(&name)), left).await?;
         }
         Ok(())
     }

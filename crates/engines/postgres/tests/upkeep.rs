@@ -194,6 +194,13 @@ async fn tables_of_version_1_are_refused_and_init_brings_them_up_to_date() {
     assert_eq!(session.close(SOON).await.left, []);
     let functions =
         "SELECT count(*) FROM pg_proc WHERE proname IN ('bramah_renew', 'bramah_advance', 'bramah_sweep')";
-    assert_eq!(server.sql(functions).unwrap(), "2", "functions of version 1 are left");
+    assert_eq!(
+        server.sql(functions).unwrap(),
+        "3",
+        "of those of version 1 only the renewal is left, beside the new one"
+    );
+    let renewed = "SELECT count(*) FROM bramah_renew('00000000000000000000000000000001', '{1}', '{600000}', '{600000}') \
+                    WHERE seq = 1 AND held AND asked";
+    assert_eq!(server.sql(renewed).unwrap(), "1", "a client of version 1 can no longer renew");
     postgres.init().await.unwrap();
 }

@@ -51,6 +51,15 @@ if not is_open() then
   local fits = holder.weight + asked.weight <= asked.capacity
   if not fits and wait ~= 'l' then return turned_away(wait) end
   check_line()
+  -- A node whose slot is on its way to another makes no key anew: the holder would be taken out, and not be put back.
+  if KEYS[2] then
+    local beside = key .. ':moves'
+    check_rights({ { 'EXISTS', beside } })
+    -- That is never there. Where it cannot even be looked for, the slot moves; nothing was written yet.
+    if type(redis.pcall('EXISTS', beside)) == 'table' then
+      error({ err = 'TRYAGAIN the slot of this lock is on its way' })
+    end
+  end
   open(value)
   return join(mine, asked, wait)
 end

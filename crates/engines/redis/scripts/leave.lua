@@ -20,16 +20,18 @@ if ARGV[2] == 'l' and (KEYS[2] or '@mark@') then
     local us = time[1] * 1000000 + time[2]
     if string.sub(next, 51, 51) == 'm' and call('ZSCORE', key, next) - 4000000000000000 + kept * 1000 > us then
       local mark = KEYS[2] or '@mark@'
-      local fence = call('INCR', mark)
-      local behind = fence + 1000 < us
-      -- As in clock.lua.
-      local least = fence < 1000000000000000 and us + 20000 or us
-      fence = string.format('%d', behind and least or fence)
-      if behind then call('SET', mark, fence) end
-      call('ZREM', key, first, three[2])
-      call('ZADD', key, string.format('%d', -us / 1000 - kept), next, fence, 'F' .. next)
-      call('@publish@', mark .. ':' .. string.sub(next, 1, 32), 'g' .. string.sub(next, 33, 44) .. fence)
-      return 1
+      local fence = redis.pcall('INCR', mark)
+      -- As in clock.lua. A mark that is no fence keeps nobody from leaving: the long way takes the claim out first.
+      if type(fence) == 'number' and fence < 9007199254740992 then
+        local behind = fence + 1000 < us
+        local least = fence < 1000000000000000 and us + 20000 or us
+        fence = string.format('%d', behind and least or fence)
+        if behind then call('SET', mark, fence) end
+        call('ZREM', key, first, three[2])
+        call('ZADD', key, string.format('%d', -us / 1000 - kept), next, fence, 'F' .. next)
+        call('@publish@', mark .. ':' .. string.sub(next, 1, 32), 'g' .. string.sub(next, 33, 44) .. fence)
+        return 1
+      end
     end
   end
 end

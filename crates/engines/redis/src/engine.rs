@@ -131,7 +131,7 @@ impl Engine for Redis {
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
         let protocol = self.0.clone();
         let mut leaving = Reply::later(async move {
-            let _turn = protocol.exits.turn().await;
+            let _turn = protocol.exits.turn(protocol.exit_patience(&claim, &exit)).await;
             // Apart, so that one that waits for its turn is small: there may be very many.
             Box::pin(protocol.withdraw(claim, exit)).await
         });

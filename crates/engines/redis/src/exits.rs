@@ -10,7 +10,7 @@ use crate::net::within;
 /// at a time does not need the memory of as many requests.
 const ABREAST: usize = 1024;
 
-/// How long one waits for its turn at the most: others may have theirs and be blocked.
+/// How long one waits for its turn at the most, whatever its patience: others may have theirs and be blocked.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The limit on withdrawals that are under way.
@@ -24,11 +24,12 @@ impl Default for Exits {
 }
 
 impl Exits {
-    /// A turn, kept until it is dropped. None: it took too long, and the caller goes on without.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// A turn, kept until it is dropped. None: it took too long, `longest` at the most, and the caller goes on without.
+    pub(crate) async fn turn(&self, longest: Duration) -> Option<SemaphorePermit<'_>> {
+        let longest = longest.min(LONGEST);
         match self.0.try_acquire() {
             Ok(turn) => Some(turn),
-            Err(_) => Box::pin(within(LONGEST, Box::pin(self.0.acquire()).as_mut())).await.ok()?.ok(),
+            Err(_) => Box::pin(within(longest, Box::pin(self.0.acquire()).as_mut())).await.ok()?.ok(),
         }
     }
 }

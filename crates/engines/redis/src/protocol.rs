@@ -410,6 +410,15 @@ impl<D: Driver> Protocol<D> {
         }
     }
 
+    /// How long the answer to a withdrawal is waited for.
+    pub(crate) fn exit_patience(&self, claim: &Claim, exit: &Exit) -> Duration {
+        match exit {
+            Exit::Own => self.patience(claim.ttl),
+            // Of somebody else's claim little more may be known than that it ends soon.
+            Exit::Broken(_) => self.terms.timeout,
+        }
+    }
+
     pub(crate) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
         self.ears.forget(claim.id);
         let place = self.scheme.place(&claim.name);
@@ -423,8 +432,7 @@ impl<D: Driver> Protocol<D> {
             None if self.lines.has(&place.key) => Way::Line,
             None => Way::Alone,
         };
-        // Of somebody else's claim little more may be known than that it ends soon.
-        let patience = if record.is_some() { self.terms.timeout } else { self.patience(claim.ttl) };
+        let patience = self.exit_patience(&claim, &exit);
         let left = self.leave(self.item(&claim, &place, &text), way, patience).await?;
         if self.terms.layout == Layout::Redisson
             && let Some(member) = self.member(claim.id.session)

@@ -90,9 +90,19 @@ async fn renew_kind<D: Driver>(
         let requests = window.iter().map(|call| request(call, Mark::Unnamed)).collect();
         let mut answers = protocol.driver.send_all(requests).await;
         // What is held is kept now. Those who fit are made holders by a second call, which a slot that moves may refuse.
-        for (call, answer) in window.iter().zip(&mut answers) {
-            if matches!(answer, Ok(Value::Array(states)) if states.len() == call.len() + 1) {
-                match protocol.driver.send(request(call, Mark::Named)).await {
+        let owing: Vec<_> = window
+            .iter()
+            .zip(&mut answers)
+            .filter(
+                |(call, answer)| matches!(answer, Ok(Value::Array(states)) if states.len() == call.len() + 1),
+            )
+            .collect();
+        if !owing.is_empty() {
+            let requests = owing.iter().map(|(call, _)| request(call, Mark::Named)).collect();
+            // All at once: together they take no longer than one of them may.
+            let advanced = protocol.driver.send_all(requests).await;
+            for ((_, answer), advanced) in owing.into_iter().zip(advanced) {
+                match advanced {
                     Ok(advanced) => *answer = Ok(advanced),
                     Err(error) => tracing::debug!(%error, "nobody was made a holder this time"),
                 }

@@ -65,7 +65,7 @@ impl<D: Driver> Protocol<D> {
     /// Withdraws a grant that does not count. If that fails, core does so until it is certain.
     async fn take_back(&self, item: Item<'_>, patience: Duration) {
         if !item.claim.again
-            && let Err(error) = self.driver.send(self.scheme.leave(item, Way::Alone, patience)).await
+            && let Err(error) = self.leave(item, Way::Alone, patience).await
         {
             tracing::debug!(%error, "a grant that too few replicas have was not withdrawn at once");
         }

@@ -10,7 +10,7 @@ use std::{
 
 use bramah_core::{Error, ErrorKind, Reply, Result, Wake, Woken};
 use tokio::{
-    runtime::{Builder, EnterGuard, Handle},
+    runtime::{Builder, EnterGuard, Handle, Runtime},
     sync::oneshot,
     task::{AbortHandle, JoinHandle},
     time::timeout,
@@ -120,8 +120,22 @@ fn start(of: &'static str, life: impl Future<Output = ()> + Send + 'static) -> R
         // Calls that have come are begun before those that are under way go on: so what they ask is sent together.
         let runtime = Builder::new_current_thread().global_queue_interval(1).enable_all().build().ok()?;
         let handle = runtime.handle().clone();
-        let run = move || runtime.block_on(life);
-        std::thread::Builder::new().name(format!("bramah-{of}")).spawn(run).ok()?;
+        // Shared, because a runtime that is dropped where this is called from panics if that is one itself.
+        let runtime = Arc::new(Mutex::new(Some(runtime)));
+        let take =
+            |runtime: &Mutex<Option<Runtime>>| runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let theirs = Arc::clone(&runtime);
+        let run = move || {
+            if let Some(runtime) = take(&theirs) {
+                runtime.block_on(life);
+            }
+        };
+        if std::thread::Builder::new().name(format!("bramah-{of}")).spawn(run).is_err() {
+            if let Some(runtime) = take(&runtime) {
+                runtime.shutdown_background();
+            }
+            return None;
+        }
         Some(handle)
     };
     started().ok_or_else(|| {

@@ -48,7 +48,11 @@ impl Change {
                 children
             }
             Err(Said::NoNode) => {
-                let (_, watcher) = client.check_and_watch_stat(folder).await?;
+                let (there, watcher) = client.check_and_watch_stat(folder).await?;
+                // It has come since. This watch would not tell who enters there, so it is looked again instead.
+                if there.is_some() {
+                    return Err(Said::NodeExists);
+                }
                 self.add(watcher);
                 return Ok(Vec::new());
             }

@@ -13,6 +13,7 @@ use crate::{
     base::or_none,
     entry::{Entry, Node, Seat},
     fence::Floor,
+    leaving::Aim,
     line::{Form, Verdict, judge},
     names::{self, Kid, LEASES, LOCKS},
     record,
@@ -61,7 +62,7 @@ impl Room {
         let entry = self.admit(claim);
         let _turn = entry.turn.lock().await;
         if matches!(entry.seat(), Seat::Doubt) {
-            self.find(&client, &entry).await?;
+            self.find(&client, &entry, Aim::Keep).await?;
         }
         if !matches!(entry.seat(), Seat::New) {
             return self.standing(&client, &entry, claim).await;
@@ -291,7 +292,7 @@ impl Room {
         };
         let _turn = entry.turn.lock().await;
         if matches!(entry.seat(), Seat::Doubt) {
-            self.find(&client, &entry).await?;
+            self.find(&client, &entry, Aim::Keep).await?;
         }
         self.standing(&client, &entry, claim).await
     }

@@ -61,11 +61,13 @@ impl Inner {
             .ok_or_else(|| error::ended(&self.base.server))
     }
 
-    /// Closes a session that was opened for somebody who has given up, unless it is used all the same.
-    async fn close_unused(&self, session: SessionId) {
+    /// Closes a session that was opened for somebody who has given up, unless it is used all the same, or another one has its place.
+    async fn close_unused(&self, room: &Arc<Room>) {
+        let session = room.opening.session;
         let unused = {
             let mut rooms = self.rooms();
-            let is_unused = |room: &Arc<Room>| !room.used.load(Ordering::Acquire);
+            let is_unused =
+                |found: &Arc<Room>| Arc::ptr_eq(found, room) && !found.used.load(Ordering::Acquire);
             if rooms.get(&session).is_some_and(is_unused) { rooms.remove(&session) } else { None }
         };
         if let Some(room) = unused {
@@ -73,7 +75,8 @@ impl Inner {
         }
     }
 
-    async fn open(self: &Arc<Self>, opening: Arc<Opening>) -> Result<Duration> {
+    /// Opens a session, or finds it open. Its ttl, and its room if that was made here.
+    async fn open(self: &Arc<Self>, opening: Arc<Opening>) -> Result<(Duration, Option<Arc<Room>>)> {
         if opening.keep == Keep::Nobody {
             let text = "a lock on ZooKeeper ends with its process, and cannot be left; use etcd, Redis, or a database in table mode";
             return Err(Error::new(
@@ -84,7 +87,7 @@ impl Inner {
         let session = opening.session;
         if let Ok(room) = self.room(session) {
             room.hear();
-            return Ok(room.ttl);
+            return Ok((room.ttl, None));
         }
         let room = Room::open(self.base.clone(), opening).await?;
         let ttl = room.ttl;
@@ -92,7 +95,7 @@ impl Inner {
             let mut rooms = self.rooms();
             if let Some(other) = rooms.get(&session).filter(|room| !room.is_over()) {
                 other.used.store(true, Ordering::Release);
-                return Ok(other.ttl);
+                return Ok((other.ttl, None));
             }
             rooms.insert(session, room.clone());
         }
@@ -111,7 +114,7 @@ impl Inner {
             };
             self.base.office.spawn(room::attend(weak, states, end));
         }
-        Ok(ttl)
+        Ok((ttl, Some(room)))
     }
 
     /// How long a session's answers are waited for.
@@ -149,18 +152,19 @@ impl Engine for Locks {
         let inner = self.0.clone();
         let patience = inner.base.config.connect_timeout + Duration::from_millis(100);
         let silence = inner.silence("a new session".to_owned(), patience);
-        let session = opening.session;
         let (waits, given_up) = tokio::sync::oneshot::channel::<()>();
         let reply = self.0.base.office.run_within(patience, silence, async move {
-            let opened = inner.open(opening).await;
-            // Behind the answer, as only one that was not waited for is closed.
-            let office = inner.base.office.clone();
-            office.spawn(async move {
-                if given_up.await.is_err() {
-                    inner.close_unused(session).await;
-                }
-            });
-            opened
+            let (ttl, made) = inner.open(opening).await?;
+            if let Some(room) = made {
+                // Behind the answer, as only one that was not waited for is closed.
+                let office = inner.base.office.clone();
+                office.spawn(async move {
+                    if given_up.await.is_err() {
+                        inner.close_unused(&room).await;
+                    }
+                });
+            }
+            Ok(ttl)
         });
         Reply::later(async move {
             let opened = reply.await;

@@ -15,9 +15,18 @@ use crate::{
     sentinel,
 };
 
+/// Why a claim is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// To go on with it: one that is held gets its fence.
+    Keep,
+    /// To remove it: it needs no fence any more.
+    Remove,
+}
+
 impl Room {
     /// Finds out what became of a claim of which we did not hear.
-    pub(crate) async fn find(self: &Arc<Self>, client: &Client, entry: &Arc<Entry>) -> Result<()> {
+    pub(crate) async fn find(self: &Arc<Self>, client: &Client, entry: &Arc<Entry>, aim: Aim) -> Result<()> {
         let claim = entry.claim();
         let because = |said: Said| self.because(&claim, &said);
         let (line, leases) = (self.line_of(&claim), self.leases_of(&claim));
@@ -40,7 +49,7 @@ impl Room {
         let seat = match (waiting.pop(), held.first()) {
             (Some(node), _) => Seat::Waiting(node),
             (None, None) => Seat::New,
-            (None, Some(first)) if claim.is_exclusive() => {
+            (None, Some(first)) if claim.is_exclusive() && aim == Aim::Keep => {
                 // Whether its fence was minted is as unknown as the rest. A newer one does no harm.
                 let floor = Floor::read(client.get_data(&self.base.floor()).await).map_err(because)?;
                 let fence = self.mint(client, &claim, first, None, floor).await.map_err(because)?;
@@ -82,7 +91,7 @@ impl Room {
             }
         };
         if matches!(entry.seat(), Seat::Doubt) {
-            self.find(&client, &entry).await?;
+            self.find(&client, &entry, Aim::Remove).await?;
         }
         self.remove(&client, &entry).await?;
         self.forget(&entry);

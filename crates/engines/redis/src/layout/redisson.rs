@@ -451,3 +451,21 @@ fn call(script: &Script, keys: &[String]) -> Cmd {
     }
     cmd
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_that_judge_by_holds_they_do_not_name_are_known() {
+        let build = |name: &'static str, text: &str| Arc::new(Script::new(name, includes(text)));
+        let fleet = Fleet::new(false, &["publish"], build);
+        for form in [Form::Mutex, Form::Fair, Form::Read, Form::Write, Form::Pool] {
+            let Trio { claim, leave, renew } = fleet.scripts(form);
+            for script in [claim, leave, renew] {
+                let judges = script.code().contains("drop_dead_readers(");
+                assert_eq!(script.looks_beside(), judges, "{script:?}");
+            }
+        }
+    }
+}

@@ -283,8 +283,9 @@ impl Load<'_> {
                     trace.last = Some(error);
                 }
                 Verdict::Ask(to, error) => {
-                    // ASKING and CLIENT CACHING undo each other: what has to be tracked waits for the slot to arrive.
-                    if item.track {
+                    // ASKING and CLIENT CACHING undo each other: what has to be tracked waits for the slot to arrive. So does
+                    // what would take a key that is still at home for one that is gone.
+                    if item.track || item.script.is_some_and(|script| script.looks_beside()) {
                         wait = true;
                     } else {
                         item.ask = route.elsewhere(&to, address);

@@ -174,7 +174,7 @@ impl Link {
         let before = std::mem::replace(&mut *state, State::Dialing { failures, waiters: vec![tell] });
         drop(state);
         drop(before);
-        let attempt = Attempt { link: Arc::clone(self) };
+        let attempt = Attempt { link: Arc::clone(self), ended: false };
         self.hub.dialer.office().spawn(async move {
             let outcome = attempt.link.dial().await;
             attempt.end(outcome);
@@ -251,11 +251,14 @@ impl Drop for Link {
 /// One attempt to connect. Dropped without an outcome it frees the link.
 struct Attempt {
     link: Arc<Link>,
+    /// It had an outcome: what the link does since is another attempt's.
+    ended: bool,
 }
 
 impl Attempt {
-    fn end(self, outcome: Result<Live>) {
+    fn end(mut self, outcome: Result<Live>) {
         self.settle(Some(outcome));
+        self.ended = true;
     }
 
     fn settle(&self, outcome: Option<Result<Live>>) {
@@ -284,6 +287,8 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.settle(None);
+        if !self.ended {
+            self.settle(None);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Error, ErrorKind};
+use bramah_core::{Error, ErrorKind, Moment};
 
 use super::wire::Wire;
 
@@ -24,11 +24,13 @@ pub(super) struct Awaited {
     pub(super) wire: Arc<Wire>,
     /// How much had been read when it was asked for.
     reads: u64,
+    /// When that was.
+    since: Moment,
 }
 
 impl Awaited {
     pub(super) fn on(wire: Arc<Wire>) -> Self {
-        Self { reads: wire.traffic().reads(), wire }
+        Self { reads: wire.traffic().reads(), since: wire.now(), wire }
     }
 }
 
@@ -37,8 +39,8 @@ impl Trace {
     pub(super) fn give_up(self, whom: &str, patience: Duration) -> Error {
         // Nobody wants to read the third of a second to the nanosecond.
         let patience = Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
-        if let Some(Awaited { wire, reads }) = self.awaited {
-            wire.suspect(reads, patience);
+        if let Some(Awaited { wire, reads, since }) = self.awaited {
+            wire.suspect(reads, wire.now().since(since));
             return Error::new(
                 ErrorKind::Unavailable,
                 format!(

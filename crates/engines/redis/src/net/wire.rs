@@ -92,6 +92,11 @@ impl Wire {
         &self.traffic
     }
 
+    /// The time, as this connection knows it.
+    pub(super) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// The server behind it says that it has run for `uptime`, which it knows to the second: it may be one less.
     pub(super) fn set_uptime(&self, uptime: Duration) {
         let _ = self.born.set(self.clock.now() - uptime + Duration::from_secs(1));
@@ -110,7 +115,7 @@ impl Wire {
         })
     }
 
-    /// A request was not answered within its patience of `waited`; when it was sent, so much had been read. The connection
+    /// The patience of a request that was sent `waited` ago has ended; when it was sent, so much had been read. The connection
     /// is shared, and a session with a short ttl is soon out of patience: it ends only if nothing at all came over it for
     /// [`SILENCE`] or as long as the request waited, whichever is longer.
     pub(super) fn suspect(self: &Arc<Self>, reads: u64, waited: Duration) {

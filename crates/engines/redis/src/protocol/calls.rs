@@ -43,7 +43,7 @@ impl<D: Driver> Protocol<D> {
 
     /// Takes a claim out. In a cluster that must not wait for the mark, which a slot that moves may have on another node: then
     /// the next one is made the holder by its own renewal.
-    pub(super) async fn leave(&self, item: Item<'_>, way: Way<'_>, patience: Duration) -> Result<Value> {
+    pub(crate) async fn leave(&self, item: Item<'_>, way: Way<'_>, patience: Duration) -> Result<Value> {
         let send = |way, patience| self.driver.send(self.scheme.leave(item, way, patience));
         if self.terms.layout != Layout::Native || !self.driver.is_cluster() {
             return send(way, patience).await;

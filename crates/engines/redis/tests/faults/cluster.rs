@@ -179,6 +179,44 @@ async fn a_hold_is_kept_and_released_while_the_keys_of_its_slot_are_on_two_nodes
     .await;
 }
 
+/// Where a key that is not there cannot be made, a lock of one cannot become a line of two: whoever comes waits for the end of
+/// the move, and takes nothing from the holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 6)]
+async fn a_hold_is_kept_when_somebody_comes_to_wait_while_its_slot_moves_away() {
+    on_all(|layout| async move {
+        let (cluster, url, slot, from, to) = cluster(layout);
+        let ttl = ms(6000);
+        let (a, b) = (open(&url, ttl).await, open(&url, ttl).await);
+        let ledger = Ledger::strict();
+        // The name has a mark, or a token, before anything moves.
+        ledger.lock(&mutex(&a, NAME)).await.release().await;
+        let held = ledger.lock(&mutex(&a, NAME)).await;
+
+        cluster.begin_move(slot, from, to).unwrap();
+        // It may be told that the slot is on its way, and asks again.
+        let (theirs, lock) = (ledger.clone(), mutex(&b, NAME));
+        let waiting = tokio::spawn(async move { theirs.persist(&lock).await });
+        // Longer than the hold lasts without a renewal.
+        let began = now();
+        while now().since(began) < ttl + ms(1000) {
+            assert!(held.is_held(), "lost after {:?}", now().since(began));
+            assert!(!waiting.is_finished(), "there are two, or it gave up");
+            nap(ms(20)).await;
+        }
+        assert!(held.confirm().await.unwrap());
+        cluster.move_keys(slot, from, to).unwrap();
+        cluster.end_move(slot, from, to).unwrap();
+
+        await_line(&cluster.nodes()[to], layout, NAME, 2).await;
+        assert!(held.confirm().await.unwrap(), "it has moved along");
+        assert_eq!(held.release().await, Release::Released);
+        let next = tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap();
+        assert_eq!(next.release().await, Release::Released);
+        close_all([a, b], &cluster.nodes().iter().collect::<Vec<_>>()).await;
+    })
+    .await;
+}
+
 /// Of two locks in one slot each is kept while they are on different nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
 async fn two_holds_of_one_slot_are_kept_while_they_are_on_two_nodes() {
