@@ -20,7 +20,7 @@ cases! { "dropping":
 }
 
 /// Sessions of one task, one after another.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 2;
 const TASKS: usize = 8;
 
 /// Where handles are dropped.
@@ -148,7 +148,7 @@ async fn a_wait_dropped_with_its_session_leaves_no_place_in_line(bench: Bench) -
 }
 
 async fn dropped_sessions_do_not_block_their_executor(bench: Bench) -> Outcome {
-    const SESSIONS: usize = 20;
+    const SESSIONS: usize = 10;
     let names: Vec<Name> = (0..SESSIONS).map(|number| bench.name(&format!("{number}"))).collect();
     let valve = Valve::new();
     let (inner, theirs, shut) = (bench.clone(), names.clone(), valve.clone());
@@ -176,7 +176,7 @@ async fn dropped_sessions_do_not_block_their_executor(bench: Bench) -> Outcome {
     joined.map_err(|_| Failure::new("the thread of the case panicked"))??;
     // Each drop that waited would have waited for a second, for nothing could be withdrawn.
     let took = took?;
-    ensure!(took < Duration::from_secs(1) * 10, "{SESSIONS} sessions were dropped in {took:?}");
+    ensure!(took < Duration::from_secs(5), "{SESSIONS} sessions were dropped in {took:?}");
     for name in names {
         bench.emptied(&name).await?;
     }
