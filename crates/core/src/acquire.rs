@@ -468,35 +468,3 @@ fn timeout(core: &Core, want: &Want, started: Moment) -> Error {
     let waited = core.clock.now().since(started);
     Error::new(ErrorKind::Timeout, format!("{} was not free within {waited:.1?}", want.name))
 }
-
-impl Want {
-    fn is_exclusive(&self) -> bool {
-        self.weight == self.capacity
-    }
-
-    fn check(&self) -> Result<()> {
-        let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{}: {why}", self.name)));
-        if self.weight == 0 || self.weight > self.capacity {
-            return refuse(format!(
-                "{} permits asked of a semaphore of {}; ask for 1 to {}",
-                self.weight, self.capacity, self.capacity
-            ));
-        }
-        if self.note.len() > crate::Claim::MAX_NOTE_BYTES {
-            return refuse(format!(
-                "a note of {} bytes; the most is {}",
-                self.note.len(),
-                crate::Claim::MAX_NOTE_BYTES
-            ));
-        }
-        for (what, span) in [("lease", self.lease), ("max_hold", self.max_hold)] {
-            if span.is_some_and(|span| span < Duration::from_millis(10) || span > crate::Session::MAX_TTL) {
-                return refuse(format!(
-                    "a {what} of {:?} is out of range; use 10ms to 30 days",
-                    span.unwrap_or_default()
-                ));
-            }
-        }
-        Ok(())
-    }
-}

@@ -14,8 +14,8 @@ use std::{
 use slab::Slab;
 
 use crate::{
-    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Name, Opening,
-    Profile, Reply, Result, SessionId, Standing, Strays, Wait,
+    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keep, Keeper, Liveness, Moment, Opening, Profile,
+    Reply, Result, SessionId, Standing, Strays, Wait,
     calls::InFlight,
     departures::Departures,
     ends::{self, Gone},
@@ -23,6 +23,11 @@ use crate::{
     keeper::{Due, Order},
     parting::{Parting, settle},
     seat::{Phase, Seat},
+};
+
+pub(crate) use crate::{
+    flight::{Ending, Flight, Refusal},
+    want::Want,
 };
 
 /// What user code holds; the keeper and departing claims hold the [`Core`] only, so that the last handle is noticed.
@@ -458,54 +463,6 @@ impl<T: Send + 'static> Drop for Call<'_, T> {
             self.core.keeper.send(Order::Finish(Box::pin(async move { drop(settle(reply).await) })));
         }
     }
-}
-
-/// What a claim still has on its way when it is given up.
-#[derive(Debug)]
-pub(crate) enum Flight {
-    /// Nothing.
-    Landed,
-    Claim(Reply<Standing>),
-    /// Its withdrawal, and whether the claim was refused: then this may be, too.
-    Withdraw(Reply<()>, Refusal),
-    /// Nothing: the claim was refused, and may have been written all the same.
-    Refused,
-}
-
-/// Whether a claim that is on its way out was refused half-way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    None,
-    HalfWay,
-}
-
-impl Refusal {
-    pub(crate) fn of(flight: &Flight) -> Self {
-        match flight {
-            Flight::Refused | Flight::Withdraw(_, Self::HalfWay) => Self::HalfWay,
-            Flight::Landed | Flight::Claim(_) | Flight::Withdraw(_, Self::None) => Self::None,
-        }
-    }
-}
-
-/// How a hold ended that was not released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Its time is up here. The store keeps it for as long as clocks may differ by.
-    RanOut,
-    /// The store has it, and not as held.
-    NotHeld,
-}
-
-/// What a face asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Want {
-    pub(crate) name: Name,
-    pub(crate) capacity: u32,
-    pub(crate) weight: u32,
-    pub(crate) lease: Option<Duration>,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) note: Arc<str>,
 }
 
 /// What clocks may differ by over `span`: one per cent and two milliseconds, as Redlock has it.

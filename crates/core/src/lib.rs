@@ -32,6 +32,7 @@ mod ends;
 pub mod engine;
 mod error;
 mod fence;
+mod flight;
 mod gate;
 mod hold;
 mod inspect;
@@ -52,6 +53,7 @@ mod semaphore;
 mod session;
 mod slots;
 mod wake;
+mod want;
 
 pub use about::About;
 pub use alarm::Alarm;
