@@ -53,7 +53,8 @@ fn a_lock_outlives_its_process_and_is_released_by_whoever_has_the_handle() {
     assert_eq!(said, "bramah: deploy/prod is busy: held … by ana (\"freeze\")\n");
     let out = lab.output(&["unlock", "deploy/prod", "--handle", handle.trim_end()]);
     assert_eq!(answer(&out), (Some(0), "bramah: deploy/prod is released\n".into()));
-    assert_eq!((lab.lock("deploy/prod")["state"].as_str(), lab.sessions()), (Some("free"), 0));
+    // What is left of the session ends with its ttl: another process may be using it.
+    assert_eq!(lab.lock("deploy/prod")["state"], "free");
     let out = lab.output(&["unlock", "deploy/prod", "--handle", handle.trim_end()]);
     let gone = "bramah: deploy/prod is not held by this handle: it ran out, or was released or broken\n";
     assert_eq!(answer(&out), (Some(1), gone.into()));
@@ -160,7 +161,7 @@ fn a_lock_whose_handle_reaches_nobody_is_released() {
         drop(reader);
         let out = lab.bramah(&args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(answer(&out), (Some(141), String::new()));
-        assert_eq!((lab.lock("a")["state"].as_str(), lab.sessions()), (Some("free"), 0));
+        assert_eq!(lab.lock("a")["state"], "free");
     }
 }
 
