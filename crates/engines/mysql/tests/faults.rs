@@ -92,7 +92,7 @@ async fn a_call_that_is_killed_in_its_midst_keeps_no_stripe() {
         };
         seen(["User sleep", "DO SLEEP"]);
         let release = tokio::spawn(guard.release());
-        let call = seen(["DELETE c FROM bramah_claims", "CALL bramah_leave"]);
+        let call = seen(["DELETE FROM bramah_claims", "CALL bramah_leave"]);
         server.sql(&format!("KILL QUERY {call}")).unwrap();
         visit.join().unwrap().unwrap();
         release.await.unwrap();
