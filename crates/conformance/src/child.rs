@@ -167,7 +167,8 @@ pub(crate) fn serve(reconnect: Option<Reconnect>, address: String) -> ExitCode {
     for line in std::io::stdin().lines().map_while(std::io::Result::ok) {
         if let Some(rest) = line.strip_prefix("main ") {
             drop(runtime);
-            return be_a_program(&obedient.reconnect, obedient.address, rest);
+            // A target may run several suites, one after the other: the program ends here, as it does when `main` returns.
+            std::process::exit(be_a_program(&obedient.reconnect, obedient.address, rest));
         }
         let answer = runtime.block_on(obedient.obey(&line)).unwrap_or_else(|error| format!("error {error}"));
         println!("{answer}");
@@ -175,13 +176,13 @@ pub(crate) fn serve(reconnect: Option<Reconnect>, address: String) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A program whose `main` is async: it takes a lock, and everything is dropped inside its runtime when it ends.
-fn be_a_program(reconnect: &Reconnect, address: String, what: &str) -> ExitCode {
+/// A program whose `main` is async: it takes a lock, and everything is dropped inside its runtime when it ends. Its exit code.
+fn be_a_program(reconnect: &Reconnect, address: String, what: &str) -> i32 {
     let mut words = what.splitn(3, ' ');
     let flavor = words.next().and_then(|word| word.parse::<Flavor>().ok());
     let ttl = words.next().and_then(|word| word.parse().ok()).map(Duration::from_millis);
-    let (Some(flavor), Some(ttl), Some(name)) = (flavor, ttl, words.next()) else { return ExitCode::FAILURE };
-    let Ok(runtime) = flavor.build() else { return ExitCode::FAILURE };
+    let (Some(flavor), Some(ttl), Some(name)) = (flavor, ttl, words.next()) else { return 1 };
+    let Ok(runtime) = flavor.build() else { return 1 };
     let ended: Result<()> = runtime.block_on(async {
         let session = Session::builder(reconnect(address).await?).ttl(ttl).owner("child").open().await?;
         let _guard = session.mutex(name)?.lock().await?;
@@ -189,10 +190,10 @@ fn be_a_program(reconnect: &Reconnect, address: String, what: &str) -> ExitCode 
         Ok(())
     });
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             println!("error {error}");
-            ExitCode::FAILURE
+            1
         }
     }
 }
