@@ -9,7 +9,8 @@
 //!   whether it was carried out; a driver sends again by itself only what the server said it did not carry out (MOVED,
 //!   ASK, TRYAGAIN, LOADING, BUSY, CLUSTERDOWN, MASTERDOWN, READONLY, NOSCRIPT).
 //! - Requests of one [lane](Lane) and one slot go over one connection in the order in which they were first polled, as
-//!   long as that connection lives.
+//!   long as that connection lives. Those that wait for one to be made go in any order, and nothing may depend on theirs: whoever
+//!   has to be behind another waits for its answer.
 //! - Every future ends by itself within the request's patience, and needs no runtime, to be made or to be polled.
 //! - Connections live on no caller's runtime: one that is blocked or has ended holds up nobody else.
 //! - What the server pushes reaches the [`Ear`] in the order it came. When a connection that has been listened on ends,

@@ -267,12 +267,15 @@ async fn a_replica_is_not_used() {
 async fn many_requests_at_once_share_one_connection_and_keep_their_order() {
     let server = server();
     let (network, _) = connect(&server.url());
-    let requests: Vec<_> =
-        (0..200).map(|i| network.send(request(&["APPEND", "log", &format!("{i},")]))).collect();
-    let tasks: Vec<_> = requests.into_iter().map(tokio::spawn).collect();
-    for task in tasks {
-        task.await.unwrap().unwrap();
-    }
+    let all_at_once = async |requests: Vec<_>| {
+        let tasks: Vec<_> = requests.into_iter().map(|one| tokio::spawn(network.send(one))).collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+    };
+    // The first ones find no connection, and wait for the same.
+    all_at_once((0..200).map(|_| request(&["PING"])).collect()).await;
+    all_at_once((0..200).map(|i| request(&["APPEND", "log", &format!("{i},")])).collect()).await;
     let log = get(&network, &["GET", "log"]).await;
     assert_eq!(log, (0..200).map(|i| format!("{i},")).collect::<String>());
     let clients = server.cli(&["CLIENT", "LIST"]).unwrap();
