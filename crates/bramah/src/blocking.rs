@@ -24,7 +24,7 @@ pub fn connect(url: &str) -> Result<Session> {
     Session::build(bramah_core::Session::builder(engine(url)?).store(redacted(url)))
 }
 
-/// As [`crate::engine`]: for a session of your own settings, by [`Session::build`].
+/// As [`crate::engine()`]: for a session of your own settings, by [`Session::build`].
 ///
 /// ```
 /// # fn main() -> bramah::Result<()> {

@@ -86,10 +86,10 @@ fn engine_of(url: &str) -> Result<Arc<dyn Engine>> {
 }
 
 /// The same for those who only look ([`survey`](Engine::survey)): a store is not created by looking at it. A directory that does
-/// not exist, or in which no lock was ever taken, is `Invalid`; other stores are as [`engine`] has them.
+/// not exist, or in which no lock was ever taken, is `Invalid`; other stores are as [`engine()`] has them.
 ///
 /// # Errors
-/// As [`engine`].
+/// As [`engine()`].
 pub async fn existing(url: &str) -> Result<Arc<dyn Engine>> {
     match url::scheme(url)? {
         #[cfg(feature = "file")]
