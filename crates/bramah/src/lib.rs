@@ -85,7 +85,7 @@ fn engine_of(url: &str) -> Result<Arc<dyn Engine>> {
     }
 }
 
-/// The same for those who only look ([`survey`](Engine::survey)): a store is not created by looking at it. A directory that does
+/// The same for callers that only read ([`survey`](Engine::survey)): reading does not create a store. A directory that does
 /// not exist, or in which no lock was ever taken, is `Invalid`; other stores are as [`engine()`] has them.
 ///
 /// # Errors

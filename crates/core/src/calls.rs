@@ -38,7 +38,7 @@ impl Calls {
         loop {
             let told = self.settled.notified();
             tokio::pin!(told);
-            // Registered before it is looked: a change in between is not missed.
+            // Registered before the check, so that a change in between is not missed.
             told.as_mut().enable();
             if self.state().in_flight == 0 {
                 return;

@@ -76,7 +76,7 @@ impl Departures {
         loop {
             let told = self.changed.notified();
             tokio::pin!(told);
-            // Registered before it is looked: a change in between is not missed.
+            // Registered before the check, so that a change in between is not missed.
             told.as_mut().enable();
             if !self.has(name) {
                 return;

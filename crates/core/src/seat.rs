@@ -286,7 +286,7 @@ impl Seat {
         loop {
             let told = self.signal.notified();
             tokio::pin!(told);
-            // Registered before it is looked: a change in between is not missed.
+            // Registered before the check, so that a change in between is not missed.
             told.as_mut().enable();
             if is_so() {
                 return;
