@@ -54,11 +54,6 @@ impl Bench {
         SHORT * self.target.pace()
     }
 
-    /// A limit for work that takes as long as the store takes for it.
-    pub(crate) fn paced(&self, limit: Duration) -> Duration {
-        limit * self.target.pace()
-    }
-
     pub(crate) fn profile(&self) -> Profile {
         self.profile
     }

@@ -22,6 +22,10 @@ cases! { "wake":
     a_watch_that_finds_it_free_holds_it,
 }
 
+/// The limit for hundreds of hand-overs on a slow store and a busy machine. A wake-up that is lost never comes: the ttl of
+/// these sessions is longer.
+const SLOW: Duration = Duration::from_secs(120);
+
 /// Takes the lock so many times and gives it on each time.
 async fn pass_on(lock: Lock, rounds: usize) -> Outcome {
     for _ in 0..rounds {
@@ -51,7 +55,7 @@ async fn no_wake_up_is_lost_with_the_poll_net_off(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.within(bench.paced(LONG / 2), "the last of 400 hand-overs", task).await???;
+        bench.within(SLOW, "the last of 400 hand-overs", task).await???;
     }
     Ok(())
 }
@@ -66,7 +70,7 @@ async fn no_wake_up_is_lost_among_readers_and_writers(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.within(bench.paced(LONG / 2), "the last of 225 hand-overs", task).await???;
+        bench.within(SLOW, "the last of 225 hand-overs", task).await???;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let mut done = ExitCode::SUCCESS;
     for (masters, layout) in ON {
         let name = format!("redlock, {masters} masters, {layout}");
-        let one = rig::run(&name, &Masters(masters), &format!("{layout}&restart=trust&node_timeout=250ms"));
+        let one = rig::run(&name, &Masters(masters), &format!("{layout}&restart=trust&node_timeout=1s"));
         // A child is told which masters are meant, so it is the same for all.
         if std::env::var_os(CHILD).is_some() {
             return one;

@@ -43,10 +43,13 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         }
     };
     let Started { url, restart, looked_at } = started;
+    // A master of Redlock has a tenth of the ttl to answer.
+    let pace = if matches!(deployment, Deployment::Masters(_)) { 3 } else { 1 };
     let url = format!("{url}?layout={layout}");
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), restart.clone());
         let target = Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect);
+        let target = target.paced(pace);
         let target = match server {
             Some(server) => target.restarted_by(move || {
                 let restarted = server.restart().map_err(|why| Error::new(ErrorKind::Unavailable, why));
@@ -57,8 +60,8 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         Box::pin(async { Ok(target) })
     };
     let suite = Suite::new(name, setup).children(connect);
-    // Every case asks all masters at once, and a session of a short ttl gives them little time.
-    let suite = if matches!(deployment, Deployment::Masters(_)) { suite.abreast(5) } else { suite };
+    // Every case asks all masters at once.
+    let suite = if matches!(deployment, Deployment::Masters(_)) { suite.abreast(9) } else { suite };
     let done = suite.main();
     match looked_at.iter().try_for_each(|server| leftovers(server)) {
         Err(why) => {
