@@ -152,7 +152,11 @@ impl Flights {
             let is_aloft = |landing: &mut oneshot::Receiver<()>| {
                 matches!(landing.try_recv(), Err(oneshot::error::TryRecvError::Empty))
             };
-            claims.retain(|_, landings| landings.iter_mut().any(is_aloft));
+            // Each that has landed goes: a receiver that has told its end panics when it is awaited.
+            claims.retain(|_, landings| {
+                landings.retain_mut(is_aloft);
+                !landings.is_empty()
+            });
         }
         claims.entry((id, at)).or_default().push(landing);
         drop(claims);
@@ -244,6 +248,35 @@ impl Flights {
 mod tests {
     use super::*;
     use crate::SessionId;
+
+    /// What has landed is looked for while another message of the same claim is still under way.
+    #[tokio::test]
+    async fn a_withdrawal_waits_for_what_is_aloft_of_a_claim_that_has_landed_in_part() {
+        let flights = Flights::new(&Clock::runtime(), Silence::of(3));
+        let id = |seq| ClaimId { session: SessionId::from_bits(1), seq };
+        let first = u64::try_from(MANY).unwrap();
+        let (answer, answered) = oneshot::channel::<()>();
+        flights.of_claim(id(first), 0, Reply::now(Ok(()))).await.unwrap();
+        let aloft = flights.of_claim(
+            id(first),
+            0,
+            Reply::later(async move {
+                let _ = answered.await;
+                Ok(())
+            }),
+        );
+        let mut others = Vec::new();
+        for seq in 0..first {
+            others.push(flights.of_claim(id(seq), 0, Reply::now(Ok(()))));
+        }
+        let landing = flights.landing(id(first), 0).expect("one is aloft");
+        let landing = tokio::spawn(landing);
+        tokio::task::yield_now().await;
+        assert!(!landing.is_finished(), "it did not wait for what is aloft");
+        drop(answer);
+        aloft.await.unwrap();
+        landing.await.unwrap();
+    }
 
     /// Several sessions renew, and there is always a renewal under way.
     #[test]
