@@ -141,6 +141,7 @@ const CONTROLS: &[(Wrong, &[&str])] = &[
     (Wrong::QuestionsArriveAgain, &["leaving::a_question_in_flight_does_not_shorten_a_lock_that_is_left"]),
     (Wrong::RenewsTheWholeSession, &["leaving::a_lock_that_is_left_briefly_does_not_shorten_the_others"]),
     (Wrong::ClosingEndsClaims, &["leaving::releasing_one_of_several_that_were_left_leaves_the_others_alone"]),
+    (Wrong::OpeningSetsTheTtl, &["leaving::a_session_that_is_opened_again_does_not_shorten_what_it_left"]),
     (
         Wrong::KeepsPlacesOfLostHolds,
         &[

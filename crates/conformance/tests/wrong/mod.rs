@@ -61,6 +61,7 @@ pub(crate) enum Wrong {
     QuestionsArriveAgain,
     RenewsTheWholeSession,
     ClosingEndsClaims,
+    OpeningSetsTheTtl,
     KeepsPlacesOfLostHolds,
     WithdrawsWithTheNextClaim,
     WithdrawsAfterTheNextClaim,
@@ -241,6 +242,13 @@ impl Mistaken {
 
 impl Twist for Mistaken {
     fn open(&self, inner: &Arc<dyn Engine>, opening: Arc<Opening>) -> Reply<Duration> {
+        if self.wrong == Wrong::OpeningSetsTheTtl {
+            for claim in self.seen.lock().unwrap().iter().filter(|claim| claim.id.session == opening.session)
+            {
+                let claim = Claim { ttl: opening.ttl, ..(**claim).clone() };
+                now(inner.renew(opening.session, [Arc::new(claim)].into())).unwrap();
+            }
+        }
         inner.open(opening)
     }
 
