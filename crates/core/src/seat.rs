@@ -308,7 +308,10 @@ impl Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Name, SessionId, Wait};
+    use crate::{
+        Name, SessionId, Wait,
+        gate::{Busy, Gate},
+    };
     use std::time::Duration;
 
     fn seat() -> Seat {
@@ -416,5 +419,44 @@ mod tests {
         let timely = seat();
         timely.wait_until(at(100));
         assert!(timely.hold_pushed(at(99)));
+    }
+    /// A seat with the pass for its name.
+    fn seat_with_pass(gate: &Gate) -> Seat {
+        let claim = seat().claim();
+        let pass = gate.try_pass(&claim.name).unwrap();
+        Seat::new(0, claim, Some(pass))
+    }
+
+    #[test]
+    fn a_hold_that_the_store_does_not_have_gives_its_pass_back_and_a_waiter_keeps_it() {
+        let gate = Gate::default();
+        let held = seat_with_pass(&gate);
+        let name = held.claim().name.clone();
+        assert!(held.hold_until(at(100), at(10)));
+        assert!(held.lose_gone() && held.phase() == Phase::Lost);
+        let waiting = seat_with_pass(&gate);
+        waiting.wait_until(at(100));
+        assert!(waiting.lose_gone() && waiting.phase() == Phase::Lost);
+        assert_eq!(
+            gate.try_pass(&name).unwrap_err(),
+            Busy::Taken,
+            "a waiter takes it along to its next place"
+        );
+        assert!(waiting.take_pass().is_some() && !waiting.lose_gone());
+    }
+
+    #[test]
+    fn what_a_closing_session_withdraws_is_in_the_store_and_not_on_its_way_out() {
+        let phases = [Phase::Entering, Phase::Waiting, Phase::Held, Phase::Lost, Phase::Left];
+        let to_withdraw = phases.map(|phase| {
+            let gate = Gate::default();
+            let seat = seat_with_pass(&gate);
+            seat.advance(phase);
+            let is_there = seat.lose_any();
+            assert_eq!(seat.phase(), phase.max(Phase::Lost));
+            assert_eq!(gate.try_pass(&seat.claim().name).unwrap_err(), Busy::Leaving, "{phase:?}");
+            is_there
+        });
+        assert_eq!(to_withdraw, [false, true, true, true, false]);
     }
 }

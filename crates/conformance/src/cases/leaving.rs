@@ -1,13 +1,19 @@
 //! A lock that is left passes from its keeper to nobody: one actor renews it at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use bramah_core::{Detached, ErrorKind, Guard, Keep, Name, Session};
+use bramah_core::{Claim, Detached, Engine, Error, ErrorKind, Guard, Keep, Name, Reply, Session, Standing};
 
 use crate::{
     bench::{Bench, LONG, SOON, got, poll_times},
     case::{Outcome, cases, ensure, ensure_eq, wait_until},
-    twist::{Flow, Valve},
+    twist::{Flow, Twist, Valve},
 };
 
 cases! { "leaving":
@@ -16,6 +22,7 @@ cases! { "leaving":
     a_lock_is_not_left_while_a_renewal_was_not_answered [Leaving],
     a_lock_that_is_left_briefly_does_not_shorten_the_others [Leaving],
     releasing_one_of_several_that_were_left_leaves_the_others_alone [Leaving],
+    a_session_that_is_opened_again_does_not_shorten_what_it_left [Leaving],
 }
 
 /// A lock held in a session that nobody keeps, behind a valve.
@@ -121,4 +128,32 @@ async fn releasing_one_of_several_that_were_left_leaves_the_others_alone(bench: 
     ensure!(second.release().await?, "it was left, and could not be released");
     guard.release().await;
     bench.emptied(&two).await
+}
+
+/// Says once that the session is gone, as somebody finds it whose question was sent before another task has opened it again.
+#[derive(Debug, Default)]
+struct Dropped(AtomicBool);
+
+impl Twist for Dropped {
+    fn claim(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>) -> Reply<Standing> {
+        if self.0.swap(false, Ordering::AcqRel) {
+            return Reply::now(Err(Error::new(ErrorKind::Lost, "the session has ended, for a test")));
+        }
+        inner.claim(claim)
+    }
+}
+
+async fn a_session_that_is_opened_again_does_not_shorten_what_it_left(bench: Bench) -> Outcome {
+    let (ttl, twist) = (bench.short() * 4, Arc::new(Dropped::default()));
+    let engine = bench.twisted(&twist).await?;
+    let session = Session::builder(engine).ttl(ttl).keep(Keep::Nobody).open().await?;
+    let left = session.mutex(bench.name("left"))?.lock().await?.leave_for(LONG).await?;
+    twist.0.store(true, Ordering::Release);
+    session.mutex(bench.name("next"))?.lock().await?.release().await;
+    ensure!(!twist.0.load(Ordering::Acquire), "the session was not opened again");
+    // From another process, so to speak.
+    let left = Detached::new(bench.client().await?, left.name().clone(), left.id());
+    ensure!(left.renew().await? > ttl, "its ttl is the short one again");
+    ensure!(left.release().await?, "it was left, and could not be released");
+    Ok(())
 }

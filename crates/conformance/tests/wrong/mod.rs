@@ -57,6 +57,20 @@ pub(crate) enum Wrong {
     WishesAreLost,
     WishesEndHolds,
     WishesReachEverybody,
+    RenewalsArriveAgain,
+    QuestionsArriveAgain,
+    RenewsTheWholeSession,
+    ClosingEndsClaims,
+    OpeningSetsTheTtl,
+    KeepsPlacesOfLostHolds,
+    WithdrawsWithTheNextClaim,
+    WithdrawsAfterTheNextClaim,
+    SessionsExcludeThemselves,
+    ShowsTheUrl,
+    LogsTheUrl,
+    ErrorsShowTheUrl,
+    ShowsHandles,
+    LogsHandles,
 }
 
 impl Wrong {
@@ -66,6 +80,10 @@ impl Wrong {
             seen: Mutex::default(),
             minted: Mutex::default(),
             count: AtomicU64::new(1 << 40),
+            earlier: Mutex::default(),
+            places: Mutex::default(),
+            unsent: Mutex::default(),
+            secrets: Mutex::default(),
         }
     }
 }
@@ -79,6 +97,14 @@ pub(crate) struct Mistaken {
     /// When each of them came.
     minted: Mutex<HashMap<ClaimId, Fence>>,
     count: AtomicU64,
+    /// The last call that proved a claim's life.
+    earlier: Mutex<HashMap<ClaimId, Arc<Claim>>>,
+    /// Which claim has the one place of a session on a name.
+    places: Mutex<HashMap<(SessionId, Name), ClaimId>>,
+    /// Withdrawals that were answered and not sent.
+    unsent: Mutex<Vec<(Arc<Claim>, Exit)>>,
+    /// What its Debug must not show.
+    secrets: Mutex<Vec<String>>,
 }
 
 const AGES: Duration = Duration::from_secs(24 * 3600);
@@ -103,6 +129,7 @@ impl Mistaken {
             Wrong::DropsNotes => claim.note = "".into(),
             Wrong::ReadersAreWriters => claim.weight = claim.capacity,
             Wrong::WeighsNothing => claim.weight = 1,
+            Wrong::SessionsExcludeThemselves if self.has_another(&claim) => claim.weight = claim.capacity,
             _ => {}
         }
         claim.name = self.renamed(&claim.name);
@@ -129,6 +156,54 @@ impl Mistaken {
                 now(inner.claim(Arc::new(Claim { again: false, ..(**earlier).clone() }))).unwrap();
             }
         }
+    }
+
+    /// Notes a secret where its Debug shows it.
+    pub(crate) fn show(&self, secret: String) {
+        self.secrets.lock().unwrap().push(secret);
+    }
+
+    /// Whether the session has claimed the name before, under another id.
+    fn has_another(&self, claim: &Claim) -> bool {
+        let (id, seen) = (claim.id, self.seen.lock().unwrap());
+        seen.iter()
+            .any(|other| other.name == claim.name && other.id.session == id.session && other.id.seq < id.seq)
+    }
+
+    /// Carries out the withdrawals that were answered and not sent.
+    fn send_withdrawals(&self, inner: &Arc<dyn Engine>) {
+        for (claim, exit) in std::mem::take(&mut *self.unsent.lock().unwrap()) {
+            now(inner.withdraw(claim, exit)).unwrap();
+        }
+    }
+
+    /// Remembers `claims` as the last call about each, and sends the call before it once more.
+    fn repeat_earlier(&self, inner: &Arc<dyn Engine>, claims: &[Arc<Claim>]) {
+        for claim in claims {
+            let earlier = self.earlier.lock().unwrap().get(&claim.id).cloned();
+            match (self.wrong, earlier) {
+                (Wrong::RenewalsArriveAgain, Some(earlier)) => {
+                    now(inner.renew(claim.id.session, [earlier].into())).unwrap();
+                }
+                (Wrong::QuestionsArriveAgain, Some(earlier)) => {
+                    now(inner.claim(earlier)).unwrap();
+                }
+                _ => {}
+            }
+            if self.wrong == Wrong::RenewalsArriveAgain {
+                self.earlier.lock().unwrap().insert(claim.id, claim.clone());
+            }
+        }
+    }
+
+    /// Lets one claim of a session in for each name, as a store with one place does. Its mistake: what was lost keeps the place.
+    fn without_a_place(&self, claim: &Claim) -> Option<Standing> {
+        let key = (claim.id.session, claim.name.clone());
+        let place = *self.places.lock().unwrap().entry(key).or_insert(claim.id);
+        (place != claim.id).then(|| match claim.wait {
+            Wait::No => Standing::Refused,
+            _ => Standing::Queued { ahead: Some(1), wake: Wake::never(), sleep: Duration::from_secs(1) },
+        })
     }
 
     fn misstate(&self, inner: &Arc<dyn Engine>, asked: &Claim, standing: Standing) -> Standing {
@@ -167,6 +242,13 @@ impl Mistaken {
 
 impl Twist for Mistaken {
     fn open(&self, inner: &Arc<dyn Engine>, opening: Arc<Opening>) -> Reply<Duration> {
+        if self.wrong == Wrong::OpeningSetsTheTtl {
+            for claim in self.seen.lock().unwrap().iter().filter(|claim| claim.id.session == opening.session)
+            {
+                let claim = Claim { ttl: opening.ttl, ..(**claim).clone() };
+                now(inner.renew(opening.session, [Arc::new(claim)].into())).unwrap();
+            }
+        }
         inner.open(opening)
     }
 
@@ -178,12 +260,30 @@ impl Twist for Mistaken {
             now(inner.withdraw(claim.clone(), Exit::Own)).unwrap();
             return inner.claim(Arc::new(Claim { again: false, ..(*claim).clone() }));
         }
+        match self.wrong {
+            Wrong::WithdrawsWithTheNextClaim => self.send_withdrawals(inner),
+            Wrong::KeepsPlacesOfLostHolds => {
+                if let Some(standing) = self.without_a_place(&claim) {
+                    return Reply::now(Ok(standing));
+                }
+            }
+            Wrong::QuestionsArriveAgain if claim.again => {
+                self.earlier.lock().unwrap().insert(claim.id, claim.clone());
+            }
+            Wrong::ShowsHandles => self.show(claim.id.session.to_string()),
+            Wrong::LogsHandles => tracing::debug!(session = %claim.id.session, "a claim"),
+            _ => {}
+        }
         if !asked.again {
             self.seen.lock().unwrap().push(claim.clone());
             let entered = Fence::new(Clock::boot().wall_us());
             self.minted.lock().unwrap().entry(claim.id).or_insert(entered);
         }
-        Reply::now(match now(inner.claim(claim)) {
+        let answer = now(inner.claim(claim));
+        if self.wrong == Wrong::WithdrawsAfterTheNextClaim {
+            self.send_withdrawals(inner);
+        }
+        Reply::now(match answer {
             Err(error) if self.wrong == Wrong::IgnoresConflicts && error.kind() == ErrorKind::Conflict => {
                 Ok(Standing::Refused)
             }
@@ -210,9 +310,18 @@ impl Twist for Mistaken {
                     let _ = now(inner.renew(other.id.session, [other.clone()].into()));
                 }
             }
+            Wrong::RenewsTheWholeSession => {
+                let ttl = asked.last().map(|claim| claim.ttl);
+                let seen = self.seen.lock().unwrap();
+                for other in seen.iter().filter(|other| other.id.session == session) {
+                    let other = Claim { ttl: ttl.unwrap_or(other.ttl), ..(**other).clone() };
+                    now(inner.renew(session, [Arc::new(other)].into())).unwrap();
+                }
+            }
             _ => {}
         }
         let mut renewal = now(inner.renew(session, asked.clone().into())).unwrap();
+        self.repeat_earlier(inner, &asked);
         match self.wrong {
             Wrong::RenewalsRevive => {
                 for claim in asked.iter().filter(|claim| renewal.gone.contains(&claim.id)) {
@@ -239,8 +348,30 @@ impl Twist for Mistaken {
                 let target = holder.map_or(claim, |place| place.claim.clone());
                 inner.withdraw(target, exit)
             }
+            Wrong::WithdrawsWithTheNextClaim | Wrong::WithdrawsAfterTheNextClaim => {
+                self.unsent.lock().unwrap().push((claim, exit));
+                Reply::now(Ok(()))
+            }
+            Wrong::KeepsPlacesOfLostHolds => {
+                let key = (claim.id.session, claim.name.clone());
+                let is_there =
+                    now(inner.claim(Arc::new(claim.asking()))).is_ok_and(|it| !matches!(it, Standing::Gone));
+                if is_there && exit == Exit::Own {
+                    self.places.lock().unwrap().remove(&key);
+                }
+                inner.withdraw(claim, exit)
+            }
             _ => inner.withdraw(claim, exit),
         }
+    }
+
+    fn close(&self, inner: &Arc<dyn Engine>, session: SessionId) -> Reply<()> {
+        if self.wrong == Wrong::ClosingEndsClaims {
+            for claim in self.seen.lock().unwrap().iter().filter(|claim| claim.id.session == session) {
+                now(inner.withdraw(claim.clone(), Exit::Own)).unwrap();
+            }
+        }
+        inner.close(session)
     }
 
     fn ask(&self, inner: &Arc<dyn Engine>, claim: Arc<Claim>) -> Reply<()> {

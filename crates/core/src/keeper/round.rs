@@ -150,3 +150,38 @@ impl Kept {
         self.next_round = self.next_round.min(now + jittered(pause));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{About, Clock, Engine, Keep, Keeper, Memory, Opening, SessionId};
+
+    /// A lock is left only when no renewal may still arrive.
+    #[tokio::test]
+    async fn a_renewal_that_was_not_sent_for_want_of_answers_cannot_arrive() {
+        let clock = Clock::boot();
+        let (keeper, _driver) = Keeper::driven(clock.clone());
+        let engine: Arc<dyn Engine> = Arc::new(Memory::new());
+        let ttl = Duration::from_secs(60);
+        let opening = Opening::new(SessionId::from_bits(1), ttl, Keep::Nobody, About::this_process());
+        let core = Arc::new(Core::new(engine, keeper, Arc::new(opening), ttl, None));
+        let now = clock.now();
+        for (flights, may_arrive) in [(FLIGHTS, false), (FLIGHTS - 1, true)] {
+            let mut kept = Kept {
+                core: core.clone(),
+                next_round: now,
+                next_places: Moment::NEVER,
+                next_lapse: Moment::NEVER,
+                flights: vec![now; flights],
+            };
+            let (seat, mut jobs) = (Arc::new(Seat::for_tests(None)), JoinSet::new());
+            let call = InFlight::new(&seat, kept.late(now)).unwrap();
+            let asked = vec![Asked { seat: seat.clone(), phase: Phase::Held, call }];
+            kept.round(now, true, asked, [seat.claim()].into(), &mut jobs);
+            assert_eq!(jobs.is_empty(), !may_arrive, "{flights} in flight");
+            // Given up without an answer.
+            jobs.shutdown().await;
+            assert_eq!(seat.calls.may_arrive(&clock), may_arrive, "{flights} in flight");
+        }
+    }
+}

@@ -3,12 +3,15 @@
 
 mod lab;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
-use bramah_core::{About, Detached, Guard, Keep, Opening, Session, Standing};
-use bramah_lab::{Etcd as Server, servers::Flavor};
+use bramah_core::{About, Detached, Guard, Keep, Opening, Release, Session, Standing};
+use bramah_lab::{Etcd as Server, Loss, Proxy, servers::Flavor};
 use lab::{
-    engine, flavors,
+    Proxied, engine, flavors,
     raw::{Raw, soon},
     session_at, settled, url,
 };
@@ -96,6 +99,26 @@ async fn a_claim_on_the_former_lease_follows_with_the_next_renewal() {
     assert_eq!(renewal.gone, [claim.id]);
 }
 
+/// A session that moves to another lease in steps, one key after another, and is cut off in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_to_another_lease_that_is_cut_off_loses_no_claim() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let proxied = Proxied::before(&server);
+    let raw = Raw::open(&proxied.url(), LONG).await;
+    let claim = raw.mutex("x");
+    assert!(matches!(raw.enter(&claim).await.unwrap(), Standing::Held { .. }));
+    let (key, former) = (raw.key("x"), lease_of(&server, &raw.key("x")));
+    // The key hangs from the new lease, and nobody is told.
+    proxied.all(|proxy| proxy.lose_replies_matching(Loss::Kill, |request| has(request, b"bramah1 session=")));
+    let longer = Opening::new(raw.session, LONG * 2, Keep::Process, About::this_process());
+    assert!(raw.engine.open(Arc::new(longer)).await.is_err(), "it was not cut off");
+    assert_ne!(lease_of(&server, &key), former, "it was cut off before the first key");
+    proxied.all(Proxy::lose_nothing);
+    let renewal = lab::until_ok(|| raw.engine.renew(raw.session, [Arc::new(claim.asking())].into())).await;
+    assert_eq!((renewal.gone, renewal.stray), (vec![], vec![]));
+    raw.withdraw(&claim).await;
+}
+
 const HOURS: Duration = Duration::from_secs(4 * 3600);
 
 /// A lock that is left for hours, as `bramah lock --ttl 4h` leaves it: its process is gone.
@@ -167,4 +190,91 @@ async fn a_break_leaves_the_lease_of_a_session_that_a_process_keeps() {
     assert_eq!((before.len(), leases(&server)), (2, before));
     drop(guard);
     settled(&server, [holder, other]).await;
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|some| some == part)
+}
+
+/// What the key has with which the end of a lease is announced.
+const ANNOUNCEMENT: &[u8] = b"/bramah/ending/";
+
+/// How etcd is asked to end a lease.
+fn revocation(lease: i64) -> Vec<u8> {
+    let mut message = vec![8];
+    let mut rest = lease.cast_unsigned();
+    while rest >= 128 {
+        message.push((rest % 128) as u8 | 128);
+        rest /= 128;
+    }
+    message.push(rest as u8);
+    // Not compressed, and of this length: a question about a lease and its keys is longer.
+    let mut request = vec![0, 0, 0, 0, message.len() as u8];
+    request.append(&mut message);
+    request
+}
+
+/// Waits for requests that contain these parts, in this order, and holds the last one back. The first end tells that it came, the
+/// second lets it through.
+fn hold_back(proxy: &Proxy, parts: Vec<Vec<u8>>) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let ((tell, told), (go, may_go)) = (mpsc::channel(), mpsc::channel());
+    let mut parts = parts.into_iter().peekable();
+    proxy.lose_replies_matching(Loss::Stall, move |request| {
+        if parts.next_if(|part| has(request, part)).is_some() && parts.peek().is_none() {
+            let _ = tell.send(());
+            // Until it is let go, or the test has ended.
+            let _ = may_go.recv();
+        }
+        false
+    });
+    (told, go)
+}
+
+/// A session that nobody keeps and that is open here has left `x`, and another process releases that. When the last of
+/// these requests is on its way, the session takes `y`. What it gets, once the release is done.
+async fn taken_while_released(
+    server: &Server,
+    parts: impl FnOnce(i64) -> Vec<Vec<u8>>,
+) -> (Session, Guard, (i64, i64)) {
+    let proxied = Proxied::before(server);
+    let builder = Session::builder(engine(&url(server, &[0])));
+    let session = builder.ttl(LONG).keep(Keep::Nobody).open().await.unwrap();
+    let one = session.mutex("x").unwrap().lock().await.unwrap().leave().await.unwrap();
+    let named = lease(session.id());
+    let former = lease_of(server, &format!("x/{named}"));
+    let (told, go) = hold_back(&proxied.proxies[0], parts(former));
+    let elsewhere = engine(&format!("{}?timeout=20s", proxied.url()));
+    let elsewhere = Detached::new(elsewhere, one.name().clone(), one.id());
+    let released = tokio::spawn(async move { elsewhere.release().await.unwrap() });
+    let told = tokio::task::spawn_blocking(move || told.recv_timeout(lab::SOON)).await.unwrap();
+    told.expect("the lease is not ended in this way");
+    let guard = soon(session.mutex("y").unwrap().lock()).await.unwrap();
+    let lease = lease_of(server, &format!("y/{named}"));
+    drop(go);
+    assert!(soon(released).await.unwrap());
+    (session, guard, (former, lease))
+}
+
+/// Whoever ends a lease looks after it has said so: what entered before that is seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_enters_before_the_end_of_its_lease_is_announced_keeps_it() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let parts = |_| vec![ANNOUNCEMENT.to_vec()];
+    let (session, guard, (former, lease)) = taken_while_released(&server, parts).await;
+    assert_eq!(former, lease);
+    assert!(guard.confirm().await.unwrap(), "it was ended with a lease that it hung from");
+    assert_eq!(guard.release().await, Release::Released);
+    settled(&server, [session]).await;
+}
+
+/// And what enters later sees the announcement.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_enters_after_the_end_of_its_lease_was_announced_has_another() {
+    let server = Server::start(Flavor::Etcd35, 1).unwrap();
+    let parts = |lease| vec![ANNOUNCEMENT.to_vec(), revocation(lease)];
+    let (session, guard, (former, lease)) = taken_while_released(&server, parts).await;
+    assert!(guard.confirm().await.unwrap(), "it was ended with a lease that it hung from");
+    assert_ne!(former, lease);
+    assert_eq!(guard.release().await, Release::Released);
+    settled(&server, [session]).await;
 }

@@ -7,7 +7,7 @@ pub(crate) mod raw;
 
 use std::{sync::Arc, time::Duration};
 
-use bramah_core::{Engine, Guard, Name, Session};
+use bramah_core::{Engine, Guard, Name, Reply, Session};
 use bramah_etcd::{Config, Etcd};
 use bramah_lab::{
     Etcd as Server, Proxy,
@@ -105,6 +105,22 @@ pub(crate) async fn waiting(session: &Session, name: &str, count: usize) {
         }
     };
     tokio::time::timeout(SOON, look).await.expect("not so many wait");
+}
+
+/// The answer, once etcd is there again.
+pub(crate) async fn until_ok<T>(call: impl Fn() -> Reply<T>) -> T {
+    let calls = async {
+        loop {
+            match call().await {
+                Ok(answer) => return answer,
+                Err(error) if error.kind().is_transient() => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, calls).await.expect("no answer")
 }
 
 /// Kills all members and starts them again.
