@@ -9,7 +9,7 @@ mod lane;
 use std::{
     collections::HashMap,
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, DefaultHasher, RandomState},
     os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -44,13 +44,28 @@ const SHARDS: usize = 16;
 /// How long a survey may trust its wake: leases run out without a sound.
 const SURVEY_SLEEP: Duration = Duration::from_secs(1);
 
+type Shard = HashMap<Name, Lane, Hashing>;
+
+/// By chance; or always the same, on a clock of a test, where a seed has to replay: a store that is dropped wakes its waiters
+/// in the order of its maps.
+#[derive(Clone, Debug)]
+struct Hashing(Option<RandomState>);
+
+impl BuildHasher for Hashing {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        self.0.as_ref().map_or_else(DefaultHasher::new, BuildHasher::build_hasher)
+    }
+}
+
 struct Store {
     clock: Clock,
     /// A moment and the wall time then. Fences follow from these two, so a wall clock that is set later moves none.
     began: (Moment, u64),
     mint: Mint,
-    hasher: RandomState,
-    shards: [Mutex<HashMap<Name, Lane>>; SHARDS],
+    hashing: Hashing,
+    shards: [Mutex<Shard>; SHARDS],
     sessions: Mutex<HashMap<SessionId, (Arc<About>, Alarm)>>,
     observers: Mutex<Vec<(Scope, Bell)>>,
     observed: AtomicUsize,
@@ -64,12 +79,13 @@ impl Memory {
 
     /// An empty store on a clock of your own.
     pub fn with_clock(clock: Clock) -> Self {
+        let hashing = Hashing(clock.is_boot().then(RandomState::new));
         Self(Arc::new(Store {
             began: (clock.now(), clock.wall_us()),
             clock,
             mint: Mint::default(),
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Mutex::new(Shard::with_hasher(hashing.clone()))),
+            hashing,
             sessions: Mutex::default(),
             observers: Mutex::default(),
             observed: AtomicUsize::new(0),
@@ -216,9 +232,9 @@ impl Engine for Memory {
 }
 
 impl Store {
-    fn shard(&self, name: &Name) -> MutexGuard<'_, HashMap<Name, Lane>> {
+    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
         // Which shard a name is in has no meaning: the remainder of a 64-bit hash.
-        let index = self.hasher.hash_one(name) % SHARDS as u64;
+        let index = self.hashing.hash_one(name) % SHARDS as u64;
         lock(&self.shards[usize::try_from(index).unwrap_or(0)])
     }
 

@@ -204,12 +204,12 @@ fn revocation(lease: i64) -> Vec<u8> {
     let mut message = vec![8];
     let mut rest = lease.cast_unsigned();
     while rest >= 128 {
-        message.push((rest % 128) as u8 | 128);
+        message.push(rest.to_le_bytes()[0] | 128);
         rest /= 128;
     }
-    message.push(rest as u8);
+    message.push(rest.to_le_bytes()[0]);
     // Not compressed, and of this length: a question about a lease and its keys is longer.
-    let mut request = vec![0, 0, 0, 0, message.len() as u8];
+    let mut request = vec![0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
     request.append(&mut message);
     request
 }
