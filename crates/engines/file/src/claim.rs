@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use bramah_core::{Claim, Error, ErrorKind, Fence, Result, Standing, Wait, Wake};
+use bramah_core::{Claim, Error, ErrorKind, Fence, Keep, Result, Standing, Wait, Wake};
 
 use crate::{
     bells::Ear,
     session::Session,
     state::{Notice, Stamp, State},
-    store::{Asker, Store},
+    store::{Asker, Store, lost},
     trust::Trust,
     turn::Turn,
     watch::Sign,
@@ -34,6 +34,11 @@ pub(crate) fn check(claim: &Claim) -> Result<()> {
 /// Enters the line or asks, once.
 pub(crate) fn claim(store: &Store, claim: &Arc<Claim>) -> Result<Turn<Standing>> {
     let session = store.session(claim.id.session)?;
+    // What is answered is good for a ttl from now on, so a session that lives by time has to live for as long.
+    if session.keep == Keep::Nobody && !session.renew(&store.boot)? {
+        store.lose(&session);
+        return Err(lost(claim.id.session));
+    }
     let mut desk = Desk { store, claim, session: &session, stamp: store.boot.stamp(), notices: Vec::new() };
     let make = (!claim.again).then_some(claim.capacity);
     let standing = match store.visit(&claim.name, make, |state| desk.serve(state))? {

@@ -341,7 +341,8 @@ impl Store {
     }
 }
 
-fn lost(id: SessionId) -> Error {
+/// The error for a session that does not live.
+pub(crate) fn lost(id: SessionId) -> Error {
     Error::new(
         ErrorKind::Lost,
         format!("{id:?} is not open here: it was closed, or its file was removed; open it anew"),

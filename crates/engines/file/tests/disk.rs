@@ -174,6 +174,22 @@ async fn a_detached_session_outlives_its_process_and_ends_on_time() {
     assert_eq!(renewal.gone, [held.id], "too late is too late");
 }
 
+/// Whoever is granted something in a session that was opened a while ago counts on a ttl from there on.
+#[tokio::test]
+async fn a_detached_session_lives_for_its_ttl_from_every_claim_on() {
+    let dir = Dir::new();
+    let clock = Clock::boot();
+    let (a, b) = (Client::new(&dir), Client::new(&dir));
+    a.engine.close(a.session).await.unwrap();
+    let ttl = Duration::from_secs(60);
+    a.open(Keep::Nobody, ttl).unwrap();
+    clock.sleep_until(clock.now() + Duration::from_secs(1)).await;
+    let sent = clock.now();
+    a.lock("x").await;
+    let left = b.survey(Scope::Exact(Name::new("x").unwrap())).await.lines[0].places[0].left.unwrap();
+    assert!(left + clock.now().since(sent) >= ttl, "it ends {left:?} from now");
+}
+
 #[tokio::test]
 async fn a_detached_claim_can_be_withdrawn_by_another_process() {
     let dir = Dir::new();
