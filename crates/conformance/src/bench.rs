@@ -28,6 +28,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(600);
 /// How long a case waits for what should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
+/// The limit for the turns of a crowd on a slow store and a busy machine. The time is not the point there: a turn that is lost
+/// never comes.
+pub(crate) const SLOW: Duration = Duration::from_secs(120);
 
 /// One case's place on the store: names of its own, clients, and time.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::{
 use bramah_core::{ErrorKind, Name, Release, Session};
 
 use crate::{
-    bench::{Bench, SOON, got},
+    bench::{Bench, SLOW, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq},
     history::History,
 };
@@ -83,7 +83,7 @@ async fn many_tasks_never_overlap(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     history.check_exclusive()?;
     let total = u64::try_from(16 * ROUNDS).unwrap_or(0);
@@ -101,7 +101,7 @@ async fn many_tasks_of_different_patience_never_overlap(bench: Bench) -> Outcome
         }
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     history.check_exclusive()?;
     ensure!(history.count() > 0, "nobody ever held it");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bramah_core::{ErrorKind, Semaphore};
 
 use crate::{
-    bench::{Bench, got},
+    bench::{Bench, SLOW, got},
     case::{Outcome, cases, ensure, ensure_eq},
     history::History,
 };
@@ -59,7 +59,7 @@ async fn weights_never_exceed_the_capacity(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     ensure!(history.most() <= 5, "{} permits of 5 were held at once", history.most());
     Ok(())

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Claim, ErrorKind, Modes, Order, Session, all};
 
 use crate::{
-    bench::{Bench, LONG, SOON, got},
+    bench::{Bench, LONG, SLOW, SOON, got},
     case::{Outcome, cases, ensure, ensure_eq, wait_until},
     history::History,
     twist::{Narrow, OneSeat},
@@ -60,7 +60,7 @@ async fn an_unordered_store_still_excludes_and_serves_everybody(bench: Bench) ->
         }
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     ensure_eq!(history.count(), 48, "turns");
     history.check_exclusive()?;
@@ -168,7 +168,7 @@ async fn several_names_given_in_opposite_orders_do_not_deadlock(bench: Bench) ->
         }));
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     history.check_exclusive()
 }
@@ -223,7 +223,7 @@ async fn one_seat_is_never_taken_twice(bench: Bench) -> Outcome {
         }
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     ensure!(!twist.was_crowded(), "a session had two claims on one name at once");
     ensure_eq!(history.count(), 80, "turns");

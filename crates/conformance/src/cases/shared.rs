@@ -11,7 +11,7 @@ use std::{
 use bramah_core::{ErrorKind, Lock};
 
 use crate::{
-    bench::{Bench, got},
+    bench::{Bench, SLOW, got},
     case::{Outcome, cases, ensure, ensure_eq},
 };
 
@@ -127,7 +127,7 @@ async fn readers_and_writers_never_mix(bench: Bench) -> Outcome {
         tasks.push(tokio::spawn(visit(lock.write(), inside.clone(), -1_000)));
     }
     for task in tasks {
-        bench.soon("a task's last turn", task).await???;
+        bench.within(SLOW, "a task's last turn", task).await???;
     }
     Ok(())
 }

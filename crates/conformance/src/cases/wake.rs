@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Lock, Standing, Wait, Woken};
 
 use crate::{
-    bench::{Bench, LONG, held},
+    bench::{Bench, LONG, SLOW, held},
     case::{Failure, Outcome, cases, ensure, ensure_eq},
     twist::Still,
 };
@@ -21,10 +21,6 @@ cases! { "wake":
     a_watch_is_woken [Pushed],
     a_watch_that_finds_it_free_holds_it,
 }
-
-/// The limit for hundreds of hand-overs on a slow store and a busy machine. A wake-up that is lost never comes: the ttl of
-/// these sessions is longer.
-const SLOW: Duration = Duration::from_secs(120);
 
 /// Takes the lock so many times and gives it on each time.
 async fn pass_on(lock: Lock, rounds: usize) -> Outcome {

@@ -137,6 +137,25 @@ async fn what_the_dead_have_left_is_cleared_away_by_those_who_open() {
     drop(opened);
 }
 
+/// Each line of the dead takes half a second, and there are more than a session waits for that opens.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_that_takes_long_is_left_to_the_next_one() {
+    let server = ready(&[]).await;
+    server
+        .sql(
+            "SELECT bramah_enter('dead/' || n, lpad(to_hex(n), 32, '0')::uuid, 1, 1, 1, 30000, 30000, NULL, '', 'l') \
+               FROM generate_series(1, 30) n; \
+             UPDATE bramah_claims SET until = until - interval '1 minute'; \
+             CREATE OR REPLACE FUNCTION bramah_nudge(p_name text) RETURNS void LANGUAGE sql AS $$ \
+               SELECT pg_sleep(0.5); DELETE FROM bramah_claims WHERE name = p_name $$",
+        )
+        .unwrap();
+    let opened = session(&format!("{}?timeout=2s", server.url()), SOON).await;
+    let left = server.sql("SELECT count(*) FROM bramah_claims").unwrap().parse::<usize>().unwrap();
+    assert!(left >= 30 - 4, "in two seconds four are cleared away, and not {}", 30 - left);
+    drop(opened);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_init_at_once_do_not_collide() {
     let server = Server::start().unwrap();

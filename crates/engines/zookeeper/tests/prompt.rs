@@ -4,12 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Claim, ClaimId, Clock, Engine, Exit, Fence, Keep, Look, Name, Opening, Scope, SessionId, Standing,
-    Wait,
+    About, Claim, ClaimId, Clock, Engine, Exit, Fence, Keep, Look, Name, Opening, Reply, Scope, SessionId,
+    Standing, Wait,
 };
 use bramah_lab::{Fault, Loss, Proxy, ZooKeeper as Server};
 use bramah_zookeeper::{Config, ZooKeeper};
 use tokio::time::timeout;
+use zookeeper_client::Client;
 
 const SOON: Duration = Duration::from_secs(40);
 
@@ -44,44 +45,80 @@ fn fence_of(standing: &Standing) -> Fence {
     }
 }
 
-/// The floor was raised for another lock: fences are compared over all of them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_permits_whose_answer_was_lost_have_a_fence_above_the_floor() {
-    let server = Server::start(1).unwrap();
-    let proxy = Proxy::to(&server.addresses()[0]).unwrap();
-    let (engine, session) = (engine(&proxy.address()), SessionId::random().unwrap());
-    engine.open(opening(session, Duration::from_secs(20))).await.unwrap();
-    let held = claim(session, 1, "m", 1);
-    fence_of(&engine.claim(Arc::new(held.clone())).await.unwrap());
-    let floor = Fence::new(1 << 60);
-    let raised = engine.claim(Arc::new(Claim { floor: Some(floor), ..held.asking() })).await.unwrap();
-    assert_eq!(fence_of(&raised), floor);
-    let mut lost = false;
-    let draws = |bytes: &[u8]| bytes.windows(6).any(|window| window == b"lease-");
-    // Reset, and not stalled: a connection that is silent for most of the session's time may cost the session on a busy machine.
-    proxy.lose_replies_matching(Loss::Kill, move |bytes| {
-        let first = !lost && draws(bytes);
-        lost |= first;
-        first
-    });
-    let whole = claim(session, 2, "pool", 3);
-    let error = engine.claim(Arc::new(whole.clone())).await.expect_err("its answer was lost");
-    assert!(error.kind().is_transient(), "{error}");
-    proxy.lose_nothing();
-    let asked = async {
+/// A session that holds all permits of `pool` and was not told, while the floor is at 2^60.
+struct Unheard {
+    server: Server,
+    engine: Arc<dyn Engine>,
+    session: SessionId,
+    whole: Claim,
+    _proxy: Proxy,
+}
+
+const FLOOR: Fence = Fence::new(1 << 60);
+
+impl Unheard {
+    async fn begin() -> Self {
+        let server = Server::start(1).unwrap();
+        let proxy = Proxy::to(&server.addresses()[0]).unwrap();
+        let (engine, session) = (engine(&proxy.address()), SessionId::random().unwrap());
+        engine.open(opening(session, Duration::from_secs(20))).await.unwrap();
+        let held = claim(session, 1, "m", 1);
+        fence_of(&engine.claim(Arc::new(held.clone())).await.unwrap());
+        let raised = engine.claim(Arc::new(Claim { floor: Some(FLOOR), ..held.asking() })).await.unwrap();
+        assert_eq!(fence_of(&raised), FLOOR);
+        let mut lost = false;
+        let draws = |bytes: &[u8]| bytes.windows(6).any(|window| window == b"lease-");
+        // Reset, and not stalled: a connection that is silent for most of the session's time may cost the session on a busy machine.
+        proxy.lose_replies_matching(Loss::Kill, move |bytes| {
+            let first = !lost && draws(bytes);
+            lost |= first;
+            first
+        });
+        let whole = claim(session, 2, "pool", 3);
+        let error = engine.claim(Arc::new(whole.clone())).await.expect_err("its answer was lost");
+        assert!(error.kind().is_transient(), "{error}");
+        proxy.lose_nothing();
+        Self { server, engine, session, whole, _proxy: proxy }
+    }
+}
+
+/// The answer, once the connection is there again.
+async fn answered<T>(call: impl Fn() -> Reply<T>) -> T {
+    let calls = async {
         loop {
-            match engine.claim(Arc::new(whole.asking())).await {
-                Ok(standing) => return fence_of(&standing),
+            match call().await {
+                Ok(answer) => return answer,
                 Err(error) => assert!(error.kind().is_transient(), "{error}"),
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let fence = timeout(SOON, asked).await.expect("an answer");
-    assert!(fence > floor, "{fence:?} is not above {floor:?}");
+    timeout(SOON, calls).await.expect("an answer")
+}
+
+/// The floor was raised for another lock: fences are compared over all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_permits_whose_answer_was_lost_have_a_fence_above_the_floor() {
+    let Unheard { server: _server, engine, session, whole, _proxy } = Unheard::begin().await;
+    let fence = fence_of(&answered(|| engine.claim(Arc::new(whole.asking()))).await);
+    assert!(fence > FLOOR, "{fence:?} is not above {FLOOR:?}");
     let again = fence_of(&engine.claim(Arc::new(whole.asking())).await.unwrap());
     assert!(again >= fence);
     engine.withdraw(Arc::new(whole), Exit::Own).await.unwrap();
+    engine.close(session).await.unwrap();
+}
+
+/// What is about to leave needs no fence, and to mint one could fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_whose_answer_was_lost_leave_without_a_fence() {
+    let Unheard { server, engine, session, whole, _proxy } = Unheard::begin().await;
+    let raw = Client::connect(&server.connect_string()).await.unwrap();
+    let held = raw.list_children("/prompt/pool/leases").await.unwrap();
+    assert_eq!(held.len(), 3, "it does not hold what it was not told of");
+    answered(|| engine.withdraw(Arc::new(whole.clone()), Exit::Own)).await;
+    assert_eq!(raw.list_children("/prompt/pool/leases").await.unwrap(), [""; 0]);
+    let (floor, _) = raw.get_data("/prompt/%bramah/floor").await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&floor), FLOOR.get().to_string(), "a fence was minted for it");
     engine.close(session).await.unwrap();
 }
 

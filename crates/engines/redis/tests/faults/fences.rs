@@ -118,3 +118,27 @@ async fn fences_rise_over_a_lost_mark_also_after_a_client_whose_clock_is_fast() 
         server.call(&["DEL", "fenced"]).unwrap();
     }
 }
+
+/// Somebody has written to the mark: no fence can be minted from it. Whoever holds can leave all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_mark_that_is_no_fence_keeps_nobody_from_leaving() {
+    for mark in ["nonsense", "9007199254740992"] {
+        let server = server(&[]);
+        let (holder, waiter) = (open(&server.url(), ms(60_000)).await, open(&server.url(), ms(60_000)).await);
+        let guard = mutex(&holder, "x").lock().await.unwrap();
+        let waiting = mutex(&waiter, "x");
+        let waiting = tokio::spawn(async move { waiting.lock().await.unwrap() });
+        await_line(&server, Layout::Native, "x", 2).await;
+        server.call(&["SET", "bramah:mark", mark]).unwrap();
+        let id = holder.id().to_string();
+        let _ = guard.release().await;
+        let line = server.cli(&["ZRANGE", "bramah:{x}", "0", "-1"]).unwrap();
+        assert!(!line.contains(&id), "{mark}: who has left is in line: {line}");
+        server.call(&["DEL", "bramah:mark"]).unwrap();
+        let next = tokio::time::timeout(PATIENCE, waiting).await.expect("the next one is served").unwrap();
+        let fence = next.fence().map(Fence::get);
+        assert!(fence.is_some_and(|fence| fence < 1 << 53), "{mark}: {fence:?}");
+        next.release().await;
+        close_all([holder, waiter], &[&server]).await;
+    }
+}
