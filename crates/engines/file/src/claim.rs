@@ -35,9 +35,17 @@ pub(crate) fn check(claim: &Claim) -> Result<()> {
 pub(crate) fn claim(store: &Store, claim: &Arc<Claim>) -> Result<Turn<Standing>> {
     let session = store.session(claim.id.session)?;
     // What is answered is good for a ttl from now on, so a session that lives by time has to live for as long.
-    if session.keep == Keep::Nobody && !session.renew(&store.boot)? {
-        store.lose(&session);
-        return Err(lost(claim.id.session));
+    if session.keep == Keep::Nobody {
+        match session.renew(&store.boot) {
+            Ok(true) => {}
+            Ok(false) => {
+                store.lose(&session);
+                return Err(lost(claim.id.session));
+            }
+            // Somebody looks at its file: this is tried again, as where the ledger is in use.
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Ok(Turn::Busy),
+            Err(error) => return Err(error),
+        }
     }
     let mut desk = Desk { store, claim, session: &session, stamp: store.boot.stamp(), notices: Vec::new() };
     let make = (!claim.again).then_some(claim.capacity);
