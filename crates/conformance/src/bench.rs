@@ -232,9 +232,16 @@ impl Raw {
         self.engine.withdraw(Arc::new(claim.clone()), bramah_core::Exit::Own).await
     }
 
+    /// Renews until each of them was answered for: a store that is busy may leave one out, and says so.
     pub(crate) async fn renew(&self, claims: &[&Claim]) -> Result<bramah_core::Renewal> {
-        let claims: Vec<Arc<Claim>> = claims.iter().map(|claim| Arc::new(claim.asking())).collect();
-        self.engine.renew(self.session, claims.into()).await
+        let claims: Arc<[Arc<Claim>]> = claims.iter().map(|claim| Arc::new(claim.asking())).collect();
+        let deadline = Clock::boot().now() + SOON;
+        loop {
+            let renewal = self.engine.renew(self.session, claims.clone()).await?;
+            if renewal.unknown.is_empty() || Clock::boot().now() >= deadline {
+                return Ok(renewal);
+            }
+        }
     }
 
     /// Enters a claim that must be held at once.

@@ -19,7 +19,7 @@ use crate::{
 /// How long one case may take.
 const LIMIT: Duration = Duration::from_secs(150);
 /// How many run side by side if nobody says.
-const ABREAST: usize = 16;
+const ABREAST: usize = 8;
 
 /// The cases and the store to run them on.
 pub struct Suite {

@@ -245,7 +245,7 @@ async fn a_store_that_never_answers_surfaces_to_who_waits(bench: Bench) -> Outco
     valve.claims.send_replace(Flow::Refused);
     let kind = bench.soon("the error", mutex.lock()).await?.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Unavailable), "a wait for a store that is away");
-    let kind = bench.soon("the error", mutex.lock_within(short / 8)).await?.err().map(|error| error.kind());
+    let kind = bench.soon("the error", mutex.lock_within(short / 2)).await?.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Unavailable), "a short wait for a store that is away");
     valve.claims.send_replace(Flow::Open);
     drop(got(mutex.try_lock().await)?);

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         name: "etcd 3.4, one member",
         flavor: Flavor::Etcd34,
         members: 1,
-        abreast: 12,
+        abreast: 8,
         flags: &[],
         options: "?margin=0s",
     });

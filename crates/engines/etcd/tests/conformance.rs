@@ -9,7 +9,7 @@ fn main() -> std::process::ExitCode {
         name: "etcd 3.5, one member",
         flavor: Flavor::Etcd35,
         members: 1,
-        abreast: 12,
+        abreast: 8,
         // Nothing has to outlive the machine.
         flags: &[("unsafe-no-fsync", "true")],
         // One member is never deposed, so no margin is needed.

@@ -54,7 +54,8 @@ pub(crate) fn run(flavor: Flavor, mode: Mode) -> ExitCode {
 fn suite(flavor: Flavor, mode: Mode, url: String, server: Option<Arc<Server>>) -> ExitCode {
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), server.clone());
-        let target = Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect);
+        let target =
+            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(2);
         let target = if mode == Mode::Session { target.bound_to_processes() } else { target };
         let target = match server {
             Some(server) => target.restarted_by(move || {

@@ -43,8 +43,8 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         }
     };
     let Started { url, restart, looked_at } = started;
-    // A master of Redlock has a tenth of the ttl to answer.
-    let pace = if matches!(deployment, Deployment::Masters(_)) { 3 } else { 1 };
+    // A server has a third of the ttl to answer, a master of Redlock a tenth of it.
+    let pace = if matches!(deployment, Deployment::Masters(_)) { 3 } else { 2 };
     let url = format!("{url}?layout={layout}");
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), restart.clone());

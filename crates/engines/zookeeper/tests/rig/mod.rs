@@ -78,7 +78,7 @@ fn leftovers(url: &str) -> std::result::Result<(), String> {
 }
 
 fn url(ensemble: &Ensemble) -> String {
-    format!("zookeeper://{}/conformance?connect_timeout=10s", ensemble.connect_string())
+    format!("zookeeper://{}/conformance?connect_timeout=10s&timeout=10s", ensemble.connect_string())
 }
 
 fn connect(url: String) -> Later<Result<Arc<dyn Engine>>> {
