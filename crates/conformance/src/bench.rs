@@ -13,7 +13,7 @@ use std::{
 
 use bramah_core::{
     About, Claim, ClaimId, Clock, Engine, ErrorKind, Guard, Keep, LineView, Look, Name, Opening, Profile,
-    Result, Scope, Session, SessionId, Standing, Wait,
+    Reply, Result, Scope, Session, SessionId, Standing, Wait,
 };
 
 use crate::{
@@ -28,6 +28,8 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(600);
 /// How long a case waits for what should happen at once.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
+/// Between two questions to a store that is away.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The limit for the turns of a crowd on a slow store and a busy machine. The time is not the point there: a turn that is lost
 /// never comes.
 pub(crate) const SLOW: Duration = Duration::from_secs(120);
@@ -129,7 +131,8 @@ impl Bench {
     pub(crate) async fn raw_on(&self, engine: Arc<dyn Engine>, ttl: Duration, keep: Keep) -> Result<Raw> {
         let session = SessionId::random()?;
         let about = About::this_process();
-        let ttl = engine.open(Arc::new(Opening::new(session, ttl, keep, about))).await?;
+        let opening = Arc::new(Opening::new(session, ttl, keep, about));
+        let ttl = answered(|| engine.open(opening.clone())).await?;
         Ok(Raw { engine, session, ttl, seq: AtomicU64::new(0) })
     }
 
@@ -189,6 +192,20 @@ impl Bench {
     }
 }
 
+/// Asks until the store answers. A machine that stands still for a moment makes an engine give up a question with a short ttl, and
+/// every question may be repeated.
+async fn answered<T>(question: impl Fn() -> Reply<T>) -> Result<T> {
+    let (clock, deadline) = (Clock::boot(), Clock::boot().now() + SOON);
+    loop {
+        match question().await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < deadline => {
+                clock.sleep_until(clock.now() + PAUSE).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// A session without a keeper: claims go to the engine as they are.
 #[derive(Debug)]
 pub(crate) struct Raw {
@@ -221,24 +238,30 @@ impl Raw {
     }
 
     pub(crate) async fn enter(&self, claim: &Claim) -> Result<Standing> {
-        self.engine.claim(Arc::new(claim.clone())).await
+        self.claim(claim.clone()).await
     }
 
     pub(crate) async fn ask(&self, claim: &Claim) -> Result<Standing> {
-        self.engine.claim(Arc::new(claim.asking())).await
+        self.claim(claim.asking()).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Standing> {
+        let claim = Arc::new(claim);
+        answered(|| self.engine.claim(claim.clone())).await
     }
 
     pub(crate) async fn withdraw(&self, claim: &Claim) -> Result<()> {
-        self.engine.withdraw(Arc::new(claim.clone()), bramah_core::Exit::Own).await
+        let claim = Arc::new(claim.clone());
+        answered(|| self.engine.withdraw(claim.clone(), bramah_core::Exit::Own)).await
     }
 
-    /// Renews until each of them was answered for: a store that is busy may leave one out, and says so.
+    /// Renews until the store has answered for each of them.
     pub(crate) async fn renew(&self, claims: &[&Claim]) -> Result<bramah_core::Renewal> {
         let claims: Arc<[Arc<Claim>]> = claims.iter().map(|claim| Arc::new(claim.asking())).collect();
-        let deadline = Clock::boot().now() + SOON;
+        let (clock, deadline) = (Clock::boot(), Clock::boot().now() + SOON);
         loop {
-            let renewal = self.engine.renew(self.session, claims.clone()).await?;
-            if renewal.unknown.is_empty() || Clock::boot().now() >= deadline {
+            let renewal = answered(|| self.engine.renew(self.session, claims.clone())).await?;
+            if renewal.unknown.is_empty() || clock.now() >= deadline {
                 return Ok(renewal);
             }
         }

@@ -64,10 +64,10 @@ async fn statements_that_are_cancelled_leave_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_restarted_forgets_no_lock() {
     let server = ready(&[]).await;
-    let (holder, other) = (
-        session(&server.url(), Duration::from_secs(20)).await,
-        session(&server.url(), Duration::from_secs(20)).await,
-    );
+    // A server that has just started may take long on a busy machine, and that is not the point.
+    let url = format!("{}?timeout=20s&connect_timeout=20s", server.url());
+    let (holder, other) =
+        (session(&url, Duration::from_secs(60)).await, session(&url, Duration::from_secs(60)).await);
     for how in [How::Fast, How::Immediate] {
         let guard = lock(&holder, "kept").await;
         let fence = guard.fence().unwrap();

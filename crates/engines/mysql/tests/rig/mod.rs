@@ -55,7 +55,7 @@ fn suite(flavor: Flavor, mode: Mode, url: String, server: Option<Arc<Server>>) -
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), server.clone());
         let target =
-            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(2);
+            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(4);
         let target = if mode == Mode::Session { target.bound_to_processes() } else { target };
         let target = match server {
             Some(server) => target.restarted_by(move || {

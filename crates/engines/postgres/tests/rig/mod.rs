@@ -43,7 +43,7 @@ pub(crate) fn run(name: &str, deployment: Deployment) -> ExitCode {
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), server.clone());
         let target =
-            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(2);
+            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(4);
         let target = match deployment {
             Deployment::Session => target.bound_to_processes(),
             Deployment::Direct | Deployment::Pooled => target,

@@ -43,13 +43,12 @@ pub(crate) fn run(name: &str, deployment: &Deployment, layout: &str) -> ExitCode
         }
     };
     let Started { url, restart, looked_at } = started;
-    // A server has a third of the ttl to answer, a master of Redlock a tenth of it.
-    let pace = if matches!(deployment, Deployment::Masters(_)) { 3 } else { 2 };
     let url = format!("{url}?layout={layout}");
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), restart.clone());
         let target = Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect);
-        let target = target.paced(pace);
+        // A server has a third of the ttl to answer, a master of Redlock a tenth of it.
+        let target = target.paced(4);
         let target = match server {
             Some(server) => target.restarted_by(move || {
                 let restarted = server.restart().map_err(|why| Error::new(ErrorKind::Unavailable, why));
