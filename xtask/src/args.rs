@@ -23,7 +23,8 @@ The repository's own tasks.
 
 usage: cargo xtask TASK
 
-  test [--quick]          everything that must pass before a change is merged
+  test [--quick|--affected]
+                          everything that must pass before a change is merged
   servers                 get the servers that tests run, and tell where they are
   proto                   generate the code that speaks etcd's protocol
   bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql, etcd,
@@ -37,18 +38,23 @@ cargo xtask TASK --help tells more. Exit codes: 0 passed, 1 failed, 64 wrong usa
 const TEST_HELP: &str = "\
 Runs every check in order, each with its duration. A failing step does not stop the later ones.
 
-usage: cargo xtask test [--quick]
+usage: cargo xtask test [--quick | --affected]
 
   servers       as `cargo xtask servers`
   formatting    cargo fmt
   lints         cargo clippy, warnings are errors
   documents     cargo doc, warnings are errors
-  tests         unit, documentation, conformance and end-to-end tests, and tidy
+  building tests
+  tests         unit, conformance and end-to-end tests, and tidy: as many binaries at a time as there are
+                cores, the longest first. What they print is in target/tests, and shown of those that fail.
+                At the end the slowest are told, and how many tests there were
+  tests in documents
   packages      cargo package: every crate can be packed for publishing
   dependencies  cargo deny: licences, bans, sources
   advisories    cargo deny: known vulnerabilities
 
   --quick       only servers, formatting, lints and tests
+  --affected    only the tests of those packages that the change since the last commit can reach
 
 What could not be run is told in a `not run:` line with the reason. The line before the last counts the
 clients of other people that tests were run with: `interop: N run, N not run (why)`. The last line counts
@@ -144,6 +150,7 @@ pub(crate) fn parse(typed: &[String]) -> Result<Task, String> {
     match (task, rest.as_slice()) {
         ("test", []) => Ok(Task::Test(Extent::Full)),
         ("test", ["--quick"]) => Ok(Task::Test(Extent::Quick)),
+        ("test", ["--affected"]) => Ok(Task::Test(Extent::Affected)),
         ("servers", []) => Ok(Task::Servers),
         ("proto", []) => Ok(Task::Proto),
         ("bench", [name]) => bench::find(name).map(Task::Bench),
@@ -173,6 +180,7 @@ mod tests {
     fn every_task_is_understood() {
         assert_eq!(typed("test"), Ok(Task::Test(Extent::Full)));
         assert_eq!(typed("test --quick"), Ok(Task::Test(Extent::Quick)));
+        assert_eq!(typed("test --affected"), Ok(Task::Test(Extent::Affected)));
         assert_eq!(typed("servers"), Ok(Task::Servers));
         assert_eq!(typed("proto"), Ok(Task::Proto));
         assert_eq!(typed("tidy"), Ok(Task::Tidy));

@@ -1,6 +1,7 @@
 //! The repository's own tasks: `cargo xtask --help`.
 #![expect(clippy::disallowed_methods, reason = "how long a step took is only shown: no lock hangs on it")]
 
+mod affected;
 mod args;
 mod bench;
 mod cargo;
@@ -9,6 +10,7 @@ mod interop;
 mod manifest;
 mod proto;
 mod report;
+mod runner;
 mod servers;
 mod soak;
 mod test;

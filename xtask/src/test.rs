@@ -1,12 +1,12 @@
 //! Everything that must pass before a change is merged.
 
 use crate::{
-    Verdict,
+    Verdict, affected,
     cargo::{cargo, root, run as run_command, shown},
     deny, interop,
     manifest::published,
     report::Report,
-    servers,
+    runner, servers,
 };
 
 /// How much of it to run.
@@ -14,6 +14,8 @@ use crate::{
 pub(crate) enum Extent {
     Full,
     Quick,
+    /// Only the tests that the change since the last commit can reach.
+    Affected,
 }
 
 /// A step that is one call of cargo.
@@ -38,18 +40,15 @@ const STEPS: &[Step] = &[
         env: &[("RUSTDOCFLAGS", "-Dwarnings")],
         extent: Extent::Full,
     },
-    Step {
-        name: "tests",
-        args: &["test", "--workspace", "--all-features", "--no-fail-fast"],
-        env: &[],
-        extent: Extent::Quick,
-    },
 ];
 
 const LEFT_OUT: &str = "left out by --quick";
 
 pub(crate) fn run(extent: Extent) -> Verdict {
     let mut report = Report::default();
+    if extent == Extent::Affected {
+        return run_affected(report);
+    }
     report.step("servers", "cargo xtask servers", servers::step);
     interop::begin();
     for step in STEPS {
@@ -60,13 +59,37 @@ pub(crate) fn run(extent: Extent) -> Verdict {
         let mut command = cargo(step.args);
         command.envs(step.env.iter().copied());
         let what = shown(&command);
-        command.env(interop::FILE, interop::path());
         report.step(step.name, &what, || run_command(&mut command).into());
     }
+    runner::run(&mut report, None);
     check_packages(&mut report, extent);
     check_dependencies(&mut report, extent);
     interop::tell(&mut report);
     // The count is the last line, for people and for machines.
+    print!("\n{report}");
+    if report.failed() == 0 { Verdict::Passed } else { Verdict::Failed }
+}
+
+/// The inner loop: no servers are looked for, and nothing else is checked.
+fn run_affected(mut report: Report) -> Verdict {
+    let packages = match affected::packages() {
+        Ok(packages) => packages,
+        Err(why) => {
+            report.fail("tests", &why);
+            print!("\n{report}");
+            return Verdict::Failed;
+        }
+    };
+    match packages.as_deref() {
+        Some([]) => println!("nothing has changed since the last commit"),
+        Some(names) => println!("the change can reach {}", names.join(", ")),
+        None => println!("the change can reach everything"),
+    }
+    interop::begin();
+    if packages.as_ref().is_none_or(|names| !names.is_empty()) {
+        runner::run(&mut report, packages.as_deref());
+    }
+    interop::tell(&mut report);
     print!("\n{report}");
     if report.failed() == 0 { Verdict::Passed } else { Verdict::Failed }
 }
@@ -90,7 +113,7 @@ fn check_packages(report: &mut Report, extent: Extent) {
 
 fn check_dependencies(report: &mut Report, extent: Extent) {
     let why = match extent {
-        Extent::Quick => Some(LEFT_OUT),
+        Extent::Quick | Extent::Affected => Some(LEFT_OUT),
         Extent::Full if !deny::installed() => Some(deny::MISSING),
         Extent::Full => None,
     };
