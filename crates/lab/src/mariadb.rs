@@ -371,8 +371,12 @@ fn make_template(daemon: &Daemon, data: &Path) -> Result<(), String> {
         install.arg("--skip-name-resolve");
         install
     };
-    install.args([option("basedir", &base(daemon)?), option("datadir", data)]);
     let home = data.parent().unwrap_or(data);
+    // MariaDB's script takes a path apart that has a space in it.
+    let installed = home.join("installed");
+    std::os::unix::fs::symlink(base(daemon)?, &installed)
+        .map_err(|why| format!("cannot make {}: {why}", installed.display()))?;
+    install.args([option("basedir", &installed), option("datadir", data)]);
     told(user::become_other(install.current_dir(home)), "").map(drop)
 }
 
