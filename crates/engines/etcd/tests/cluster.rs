@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         name: "etcd 3.5, three members",
         flavor: Flavor::Etcd35,
         members: 3,
-        abreast: 7,
+        abreast: 5,
         // The three disks are one here, and nothing has to outlive the machine.
         flags: &[("unsafe-no-fsync", "true"), ("heartbeat-interval", "100"), ("election-timeout", "1000")],
         options: "",

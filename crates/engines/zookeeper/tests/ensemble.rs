@@ -3,5 +3,5 @@
 mod rig;
 
 fn main() -> std::process::ExitCode {
-    rig::run("zookeeper of three", 3, 6)
+    rig::run("zookeeper of three", 3, 4)
 }

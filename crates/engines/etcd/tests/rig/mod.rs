@@ -42,7 +42,7 @@ pub(crate) fn run(plan: &Plan) -> ExitCode {
     let setup = move || -> Later<Result<Target>> {
         let (address, server) = (url.clone(), server.clone());
         let target =
-            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(3);
+            Target::new(move || connect(address.clone())).reachable_at(&url).dialled_by(connect).paced(4);
         let target = match server {
             Some(server) => target.restarted_by(move || {
                 let restarted = restart(&server).map_err(|why| Error::new(ErrorKind::Unavailable, why));

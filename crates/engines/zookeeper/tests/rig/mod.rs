@@ -31,7 +31,7 @@ pub(crate) fn run(name: &str, members: usize, abreast: usize) -> ExitCode {
             .reachable_at(&url)
             .dialled_by(connect)
             .bound_to_processes()
-            .paced(3);
+            .paced(4);
         let target = match ensemble {
             Some(ensemble) => target.restarted_by(move || {
                 let restarted = restart(&ensemble).map_err(|why| Error::new(ErrorKind::Unavailable, why));
