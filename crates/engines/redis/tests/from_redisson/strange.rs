@@ -141,7 +141,7 @@ async fn a_reader_and_a_permit_whose_time_is_over_are_not_renewed() {
     let stage = Stage::enter().await;
     for capacity in [u32::MAX, 3] {
         let redis = stage.redis();
-        let late = Arc::new(Claim { ttl: ms(300), ..claim(1, capacity, 1) });
+        let late = Arc::new(Claim { ttl: ms(3000), ..claim(1, capacity, 1) });
         for claim in [late.clone(), Arc::new(claim(2, capacity, 1))] {
             let held = redis.claim(claim).await.unwrap();
             assert!(matches!(held, Standing::Held { .. }), "{held:?}");
