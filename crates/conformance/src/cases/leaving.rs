@@ -97,7 +97,7 @@ async fn a_lock_that_is_left_briefly_does_not_shorten_the_others(bench: Bench) -
     let session = Session::builder(bench.client().await?).ttl(ttl).keep(Keep::Nobody).open().await?;
     let guard = session.mutex(&kept)?.lock().await?;
     let left = session.mutex(&long)?.lock().await?.leave_for(LONG).await?;
-    let short = session.mutex(&brief)?.lock().await?.leave_for(Session::MIN_TTL).await?;
+    let short = session.mutex(&brief)?.lock().await?.leave_for(bench.short()).await?;
     let other = bench.session().await?;
     let until = bench.clock().now() + ttl;
     while bench.clock().now() < until {
