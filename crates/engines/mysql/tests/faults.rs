@@ -221,7 +221,7 @@ async fn many_claims_need_few_connections() {
             let (session, counter) = (session.clone(), counter.clone());
             waiters.spawn(async move {
                 // The last one waits for all the others.
-                let guard = lock_within(SOON * 6, &session, "one").await;
+                let guard = lock_within(SOON * 12, &session, "one").await;
                 counter.fetch_add(1, Ordering::SeqCst);
                 guard.release().await;
             });

@@ -62,5 +62,5 @@ pub(crate) fn until_waiting(server: &Server, count: usize) {
         let waiting = server.sql("SELECT COUNT(*) FROM bramah_claims WHERE held = 0")?;
         if waiting == count.to_string() { Ok(()) } else { Err(format!("{waiting} wait")) }
     };
-    bramah_lab::until("everybody to wait", SOON, waiting).unwrap();
+    bramah_lab::until("everybody to wait", SOON * 6, waiting).unwrap();
 }
