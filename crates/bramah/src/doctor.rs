@@ -21,7 +21,7 @@ mod times;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
     About, Clock, Engine, ErrorKind, Keep, Look, Name, Opening, Reply, Result, Scope, Session, SessionId,
@@ -222,9 +222,11 @@ async fn leaves(engine: &dyn Engine) -> Option<bool> {
 }
 
 async fn opens(engine: &dyn Engine, keep: Keep) -> Result<()> {
+    /// A store has a third of it to answer, and one that is slow is no store that refuses.
+    const TTL: Duration = Duration::from_secs(15);
     let session = SessionId::random()?;
-    let (ttl, about) = (Session::MIN_TTL, About::this_process());
-    engine.open(Arc::new(Opening::new(session, ttl, keep, about))).await?;
+    let about = About::this_process();
+    engine.open(Arc::new(Opening::new(session, TTL, keep, about))).await?;
     // What is left of it ends with its ttl.
     let _ = engine.close(session).await;
     Ok(())
@@ -245,7 +247,7 @@ fn wall_clock(wall_us: u64) -> Finding {
 
 /// A time as finely as it was measured.
 #[cfg(any(feature = "redis", feature = "etcd", feature = "zookeeper"))]
-fn short(time: std::time::Duration) -> String {
+fn short(time: Duration) -> String {
     match time.as_micros() {
         us @ 0..1_000 => format!("{us}us"),
         us @ 1_000..1_000_000 => format!("{}.{}ms", us / 1_000, us % 1_000 / 100),

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let address = dir.display().to_string();
     let setup = move || -> Later<Result<Target>> {
         let (dir, address) = (address.clone(), address.clone());
-        Box::pin(async { Ok(Target::new(move || reopen(dir.clone())).reachable_at(address)) })
+        Box::pin(async { Ok(Target::new(move || reopen(dir.clone())).reachable_at(address).paced(3)) })
     };
     let code = Suite::new("file with leases", setup).children(reopen).main();
     // What is left is in the build directory.

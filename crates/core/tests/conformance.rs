@@ -16,7 +16,7 @@ fn target() -> Target {
         let engine: Arc<dyn Engine> = Arc::new(store.lock().unwrap_or_else(PoisonError::into_inner).clone());
         Box::pin(async { Ok(engine) }) as _
     };
-    Target::new(connect).restarted_by(move || {
+    Target::new(connect).paced(3).restarted_by(move || {
         *other.lock().unwrap_or_else(PoisonError::into_inner) = Memory::new();
         Box::pin(async { Ok(()) })
     })

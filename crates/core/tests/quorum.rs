@@ -27,11 +27,12 @@ fn main() -> ExitCode {
                     let engine: Arc<dyn Engine> = Arc::new(quorum?);
                     Ok(engine)
                 })
-            });
+            })
+            .paced(3);
             Box::pin(async { Ok(target) })
         };
         let name = format!("quorum of {stores}, {share:?}");
-        failed |= Suite::new(&name, setup).main() != ExitCode::SUCCESS;
+        failed |= Suite::new(&name, setup).abreast(24).main() != ExitCode::SUCCESS;
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

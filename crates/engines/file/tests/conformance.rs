@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let setup = move || -> Later<Result<Target>> {
         let (dir, address) = (address.clone(), address.clone());
         let ledgers = PathBuf::from(&address).join("locks");
-        let target = Target::new(move || reopen(dir.clone())).reachable_at(address);
+        let target = Target::new(move || reopen(dir.clone())).reachable_at(address).paced(3);
         let target = target.restarted_by(move || {
             let lost = std::fs::remove_dir_all(&ledgers).and_then(|()| std::fs::create_dir(&ledgers));
             Box::pin(async { lost.map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string())) })

@@ -3,6 +3,7 @@
 use std::{process::Command, sync::Arc};
 
 use bramah_core::Session;
+use bramah_lab::{Fault, Proxy};
 use bramah_redis::Redis;
 use tokio::runtime::{Builder, Runtime};
 
@@ -81,4 +82,38 @@ fn a_lock_that_was_dropped_is_free_for_the_next_try_of_the_same_task() {
             close_all([session], &[&server]).await;
         });
     }
+}
+
+/// A process that lets go of very many locks at once needs the memory of a bounded number of requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_locks_that_are_dropped_at_once_a_limited_number_is_on_the_way() {
+    const LOCKS: usize = 2500;
+    /// What the engine allows.
+    const ABREAST: usize = 1024;
+    let server = server(&[]);
+    let proxy = Proxy::to(&server.address()).unwrap();
+    let session = open(&format!("redis://{}?timeout=1m", proxy.address()), ms(600_000)).await;
+    // A server that knows the script does not have to be told it, which would need an answer.
+    mutex(&session, "first").lock().await.unwrap().release().await;
+    let mut guards = Vec::new();
+    for number in 0..LOCKS {
+        guards.push(mutex(&session, &format!("many/{number}")).lock().await.unwrap());
+    }
+    // The server releases each, and we do not hear of it.
+    proxy.replies(Fault::Hold);
+    drop(guards);
+    let released = || -> std::result::Result<usize, String> {
+        Ok(LOCKS - leftovers(&server)?.iter().filter(|key| key.contains("many")).count())
+    };
+    eventually("as many as are let out at once", PATIENCE, || match released()? {
+        count if count >= ABREAST => Ok(()),
+        count => Err(format!("{count} were released")),
+    })
+    .await;
+    for _ in 0..20 {
+        assert_eq!(released(), Ok(ABREAST));
+        nap(ms(10)).await;
+    }
+    proxy.replies(Fault::Pass);
+    close_all([session], &[&server]).await;
 }
