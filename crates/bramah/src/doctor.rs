@@ -24,7 +24,7 @@ mod zookeeper;
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Clock, Engine, ErrorKind, Keep, Look, Name, Opening, Reply, Result, Scope, Session, SessionId,
+    About, Clock, Engine, ErrorKind, Keep, Look, Name, Opening, Reply, Result, Scope, SessionId,
 };
 
 pub use promise::Promise;

@@ -129,4 +129,19 @@ mod tests {
         assert!(is_believed(7, 7, || false) && is_believed(7, 0, || false) && is_believed(0, 0, || false));
         assert!(!is_believed(7, 8, yes) && !is_believed(0, 8, || false) && is_believed(0, 8, yes));
     }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_answer_without_end_is_read_in_part_and_not_believed() {
+        let name = name().unwrap();
+        let listener = StdListener::bind_addr(&address(&name).unwrap()).unwrap();
+        let endless = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Ends when the other side hangs up.
+            while io::Write::write_all(&mut stream, &[b' '; 4096]).is_ok() {}
+        });
+        let error = ask(&name).await.unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::TimedOut, "it was read to an end that never comes");
+        endless.join().unwrap();
+    }
 }
