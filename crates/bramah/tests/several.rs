@@ -6,7 +6,7 @@ use std::time::Duration;
 use bramah::{ErrorKind, Mutex, Release, Session, all};
 use bramah_lab::{Redis as Server, Scratch, servers::Flavor};
 
-const TTL: Duration = Duration::from_millis(1500);
+const TTL: Duration = Duration::from_secs(4);
 /// How long anything may take that is not what a test is about.
 const PATIENCE: Duration = Duration::from_secs(30);
 

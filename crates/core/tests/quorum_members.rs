@@ -188,8 +188,11 @@ async fn too_few_are_an_error_that_names_them() {
 
 #[tokio::test]
 async fn a_hold_outlives_any_minority_and_not_a_majority() {
+    // A machine may stand still for a second.
+    const TTL: Duration = Duration::from_secs(4);
     let nodes = nodes(3);
-    let session = open(&nodes).await;
+    let quorum = Quorum::builder(members(&nodes)).build().unwrap();
+    let session = Session::builder(quorum).ttl(TTL).open().await.unwrap();
     let guard = lock(&session).await.unwrap();
     nodes[1].switch(false);
     tokio::time::sleep(TTL * 2).await;

@@ -101,7 +101,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         if let Some(mut input) = self.shell.stdin.take() {
             // It may have ended by itself.
-            let _ = input.write_all(b"keep\n");
+            let _ = input.write_all(b"keep\nkeep\n");
         }
         let _ = self.shell.wait();
     }

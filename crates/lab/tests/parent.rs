@@ -91,11 +91,18 @@ fn killed(role: &str) -> String {
 }
 
 fn redis() {
-    let redis = Redis::start(Flavor::Redis7).expect("a server");
-    let folder = redis.call(&["CONFIG", "GET", "dir"]).expect("its directory").many().pop();
+    let start = || {
+        let redis = Redis::start(Flavor::Redis7).expect("a server");
+        let folder = redis.call(&["CONFIG", "GET", "dir"]).expect("its directory").many().pop();
+        (redis, folder.expect("its directory").text())
+    };
+    let (redis, folder) = start();
     // Also one that is stopped.
     redis.signal(Signal::STOP).expect("a stop");
-    println!("{} {}", redis.pid().expect("its process"), folder.expect("its directory").text());
+    // And one that has ended before us.
+    let (dead, its_folder) = start();
+    dead.signal(Signal::KILL).expect("a kill");
+    println!("{} {folder} {its_folder}", redis.pid().expect("its process"));
     wait_forever();
 }
 

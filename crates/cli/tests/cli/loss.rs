@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use crate::support::{Running, bramah};
 
-const TTL: Duration = Duration::from_millis(500);
+/// A machine may stand still for a second.
+const TTL: Duration = Duration::from_secs(3);
 
 /// A run on a store with leases, its command started; what it prints first is the number of its group.
 fn lease(script: &str) -> (Running, Pid) {
     let script = format!("echo $$; {script}");
     let mut running = Running::of(bramah(&[
-        "run", "a", "--engine", "memory:", "--ttl", "500ms", "--json", "-q", "--", "sh", "-c", &script,
+        "run", "a", "--engine", "memory:", "--ttl", "3s", "--json", "-q", "--", "sh", "-c", &script,
     ]));
     let group = Pid::from_raw(running.line().parse().unwrap()).unwrap();
     (running, group)

@@ -34,7 +34,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 async fn open(url: &str) -> Session {
     let engine = Redis::from_url(url).unwrap();
-    Session::builder(engine).ttl(Duration::from_millis(1200)).open().await.unwrap()
+    Session::builder(engine).ttl(Duration::from_secs(4)).open().await.unwrap()
 }
 
 /// Everything that is done with locks, by the user in the URL.

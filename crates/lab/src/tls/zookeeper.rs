@@ -1,9 +1,14 @@
 //! An ensemble of ZooKeeper that clients reach by TLS.
 
-use std::{fs, ops::Deref, path::Path};
+use std::{fs, net::TcpStream, ops::Deref, path::Path};
 
 use super::{Certificates, Clients};
-use crate::{daemon::Daemon, port::Port, zookeeper::ZooKeeper};
+use crate::{
+    daemon::Daemon,
+    patience::{PATIENCE, until},
+    port::Port,
+    zookeeper::ZooKeeper,
+};
 
 /// A [`ZooKeeper`] whose members listen for TLS on one more port each. The plain ports stay, for the lab asks there.
 #[derive(Debug)]
@@ -53,7 +58,14 @@ impl TlsZooKeeper {
                 daemon.file("authority.pem").display(),
             ))
         })?;
-        Ok(Self { zookeeper, ports, certificates })
+        let made = Self { zookeeper, ports, certificates };
+        // This port is opened after the plain one, which the lab has asked.
+        for address in made.secure_addresses() {
+            until("the port for TLS", PATIENCE, || {
+                TcpStream::connect(&address).map(drop).map_err(|why| format!("{address}: {why}"))
+            })?;
+        }
+        Ok(made)
     }
 }
 

@@ -9,7 +9,7 @@ async fn a_server_out_of_memory_grants_nothing_new_and_keeps_and_hands_over_what
     on_both(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
-        let ttl = ms(1800);
+        let ttl = ms(4500);
         // Of three sessions, for a script that has written something is not stopped any more.
         let (a, b, c) = (open(&url, ttl).await, open(&url, ttl).await, open(&url, ttl).await);
         let ledger = Ledger::strict();

@@ -22,7 +22,7 @@ async fn every_step_is_taken_on_a_server_that_has_just_forgotten_all_scripts() {
     on_all(|layout| async move {
         let server = server(&[]);
         let url = layout.url(&server.url());
-        let ttl = ms(1500);
+        let ttl = ms(4500);
         let (a, b) = (open(&url, ttl).await, open(&url, ttl).await);
         let ledger = Ledger::strict();
         for _ in 0..2 {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bramah_core::{ErrorKind, Guard, Lock, Moment, Release, Result, Session};
-use bramah_lab::{Redis as Server, Signal, servers::Flavor};
+use bramah_lab::{Redis as Server, Signal, servers::Flavor, until};
 use bramah_redis::redlock::Redlock;
 use tokio::task::JoinHandle;
 
@@ -87,7 +87,15 @@ impl Fleet {
     pub(crate) fn but(self, first: First) -> Self {
         match first {
             First::Up => {}
-            First::Killed => self.masters[0].kill(),
+            // Not by its owner, who would keep its directory, and is never dropped.
+            First::Killed => {
+                self.masters[0].signal(Signal::KILL).unwrap();
+                until("its end", PATIENCE, || match self.masters[0].pid() {
+                    Some(_) => Err("it runs".into()),
+                    None => Ok(()),
+                })
+                .unwrap();
+            }
             First::Frozen => self.masters[0].signal(Signal::STOP).unwrap(),
         }
         Self { first, ..self }
