@@ -27,6 +27,7 @@ const LINES: &[&str] = &[
     "bramah watch --engine file:stroe",
     "bramah run a --engine file:/// -- echo never",
     "bramah ls --engine file:///a%00b",
+    "bramah ls --engine etcd://127.0.0.1:1",
     "bramah lock a >&-; echo $?; bramah run a -n -- echo free",
     "bramah lock a >/dev/full; echo $?; bramah run a -n -- echo free",
 ];
