@@ -7,7 +7,7 @@ use bramah::{
     ErrorKind, Keep, Session,
     doctor::{Checkup, Severity, examine},
 };
-use bramah_lab::ZooKeeper;
+use bramah_lab::{Fault, Proxy, ZooKeeper};
 
 /// What is not as it should be.
 fn told(checkup: &Checkup) -> Vec<(Severity, &'static str)> {
@@ -54,6 +54,15 @@ async fn a_lock_by_url_ends_with_its_process_and_the_doctor_leaves_the_chroot_al
     let left = Session::builder(engine).keep(Keep::Nobody).open().await.unwrap_err();
     assert_eq!(left.kind(), ErrorKind::Unsupported, "{left}");
     assert!(left.to_string().contains("ends with its process"), "{left}");
+}
+
+#[tokio::test]
+async fn of_a_slow_server_the_doctor_finds_out_what_it_promises() {
+    let ensemble = ZooKeeper::start(1).unwrap();
+    let proxy = Proxy::to(&ensemble.connect_string()).unwrap();
+    proxy.replies(Fault::Delay(Duration::from_millis(100)));
+    let checkup = examine(&format!("zookeeper://{}/app", proxy.address())).await.unwrap();
+    assert_eq!(word(&checkup, "detached"), "no");
 }
 
 #[tokio::test]
