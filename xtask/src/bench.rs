@@ -19,6 +19,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "redisson", package: "bramah-bench", beside: None, args: &["redisson"] },
     Bench { name: "redlock", package: "bramah-bench", beside: None, args: &["redlock"] },
     Bench { name: "sql", package: "bramah-bench", beside: None, args: &["sql"] },
+    Bench { name: "crowd", package: "bramah-bench", beside: None, args: &["crowd"] },
     Bench { name: "etcd", package: "bramah-bench", beside: None, args: &["etcd"] },
     Bench { name: "zookeeper", package: "bramah-bench", beside: None, args: &["zookeeper"] },
 ];

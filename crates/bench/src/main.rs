@@ -1,5 +1,5 @@
 //! Benchmarks: `cargo xtask bench core`, `bench cli`, `bench redis`, `bench redisson`, `bench redlock`, `bench sql`,
-//! `bench etcd`, `bench zookeeper`. Absolute figures belong to the machine; the ratios are what carries over.
+//! `bench crowd`, `bench etcd`, `bench zookeeper`. Absolute figures belong to the machine; the ratios are what carries over.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures elapsed time and no deadline")]
 
@@ -22,6 +22,9 @@ fn main() -> ExitCode {
     if let Ok(orders) = std::env::var(redis::CROWD) {
         return redis::crowd(&orders);
     }
+    if let Ok(orders) = std::env::var(sql::WAITERS) {
+        return scores::exit(sql::wait(&orders));
+    }
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
         (Some("core"), None) => run(core),
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
         (Some("redisson"), None) => redis::run_redisson(),
         (Some("redlock"), None) => redis::run_redlock(),
         (Some("sql"), None) => sql::run(),
+        (Some("crowd"), None) => sql::run_crowd(),
         (Some("etcd"), None) => consistent::run_etcd(),
         (Some("zookeeper"), None) => consistent::run_zookeeper(),
         (Some("stamp"), Some(file)) => match cli::stamp(&file) {
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
         },
         (other, _) => {
             eprintln!(
-                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock, sql, etcd, zookeeper",
+                "unknown benchmark {:?}; there are: core, cli, redis, redisson, redlock, sql, crowd, etcd, zookeeper",
                 other.unwrap_or("")
             );
             ExitCode::from(64)

@@ -1,6 +1,7 @@
 //! Locks in databases against two bare transactions over the same connections, by turns.
 
 mod bonus;
+mod crowd;
 
 use std::{
     process::ExitCode,
@@ -42,6 +43,13 @@ pub(crate) fn run() -> ExitCode {
         runtime.block_on(compare::<MySqlConnection>(scores, &name, &server.url(), rounds)).map(drop)
     })
 }
+
+/// Long lines in databases.
+pub(crate) fn run_crowd() -> ExitCode {
+    report(crowd::run)
+}
+
+pub(crate) use crowd::{ENVIRONMENT as WAITERS, wait};
 
 /// Two transactions of one row each: the least that a lock and its release can be, with the same durability.
 struct Bare<C: Connection> {

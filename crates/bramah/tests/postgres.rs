@@ -17,7 +17,7 @@ async fn without_tables_it_says_what_to_run_and_afterwards_it_locks() {
     // What a newer one has made is not spoiled by an older one.
     server.sql("INSERT INTO bramah_schema VALUES (99)").unwrap();
     let newer = bramah::init(&url).await.unwrap_err();
-    assert!(newer.to_string().ends_with("this build speaks 2; use a newer bramah"), "{newer}");
+    assert!(newer.to_string().ends_with("this build speaks 3; use a newer bramah"), "{newer}");
     assert_eq!(bramah::connect(&url).await.unwrap_err().to_string(), newer.to_string());
     server.sql("DELETE FROM bramah_schema WHERE version = 99").unwrap();
     let session = bramah::connect(&url).await.unwrap();

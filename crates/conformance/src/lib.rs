@@ -24,6 +24,7 @@ mod case;
 mod cases;
 mod child;
 mod count;
+mod crowd;
 pub mod faulty;
 mod history;
 mod puppet;
@@ -41,6 +42,7 @@ pub use cases::{
 };
 pub use child::CHILD;
 pub use count::{counts_under, persist};
+pub use crowd::Crowd;
 pub use puppet::Puppet;
 pub use suite::{Suite, Tally, run_case};
 pub use target::Target;

@@ -1,5 +1,5 @@
--- Bramah's locks: tables and procedures, version 2. Written by `bramah init`, which may be run again at any time, and
--- brings those of version 1 up to date. A line of dashes ends a statement, for procedures have semicolons in them.
+-- Bramah's locks: tables and procedures, version 3. Written by `bramah init`, which may be run again at any time, and
+-- brings those of versions 1 and 2 up to date. A line of dashes ends a statement, for procedures have semicolons in them.
 --
 -- A lock is a line of claims, a row each, in the order of their tickets. A claim is held when everything ahead of it, plus
 -- itself, fits the capacity. Every procedure that changes a line locks the stripe of its name first, and keeps it to the end of
@@ -10,6 +10,9 @@
 -- Times are microseconds since 1970, of this server, in UTC. UTC_TIMESTAMP is read anew for each statement of a procedure
 -- (only functions and triggers have it stand still), so it is read after the stripe was locked. SYSDATE would be local time:
 -- where the clocks are set back in autumn, an hour of it comes twice.
+--
+-- What a call costs does not depend on the length of the line: it reads the holders and the first waiter by one index, which it
+-- names, for the server's estimates of a table that was empty a moment ago are of no use; and it counts no further than 32.
 --
 -- There are procedures only, and no functions: with a binary log those need rights that few have. Rows are looked for by
 -- SELECT ... INTO, which locks nothing, and changed by their primary keys: a SELECT within IF, SET or DELETE locks what it
@@ -142,7 +145,7 @@ BEGIN
     SELECT ticket INTO v_own FROM bramah_claims WHERE session = p_session AND seq = p_seq;
   END IF;
   holding: LOOP
-    SELECT MIN(ticket) INTO v_ticket FROM bramah_claims
+    SELECT MIN(ticket) INTO v_ticket FROM bramah_claims FORCE INDEX (bramah_claims_line)
      WHERE name = p_name AND held = 1 AND ticket > v_last AND (expires <= v_now OR ticket = v_own);
     IF v_ticket IS NULL THEN
       LEAVE holding;
@@ -160,11 +163,12 @@ BEGIN
     END IF;
     SET v_last = v_ticket;
   END LOOP;
-  SELECT COALESCE(SUM(weight), 0) INTO v_used FROM bramah_claims WHERE name = p_name AND held = 1;
+  SELECT COALESCE(SUM(weight), 0) INTO v_used FROM bramah_claims FORCE INDEX (bramah_claims_line)
+   WHERE name = p_name AND held = 1;
   waiting: LOOP
     SET v_ticket = NULL;
     SELECT ticket, weight, capacity, expires INTO v_ticket, v_weight, v_capacity, v_expires
-      FROM bramah_claims WHERE name = p_name AND held = 0 ORDER BY ticket LIMIT 1;
+      FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = p_name AND held = 0 ORDER BY ticket LIMIT 1;
     IF v_ticket IS NULL THEN
       LEAVE waiting;
     ELSEIF p_leaves AND v_ticket <=> v_own THEN
@@ -186,17 +190,22 @@ BEGIN
   END LOOP;
 END
 ----
--- How long (ms) one at this place goes without asking: the first of those who wait times the holders.
-CREATE PROCEDURE bramah_patience(IN p_name VARBINARY(200), IN p_ticket BIGINT, IN p_kept BIGINT, OUT p_sleep BIGINT)
+-- How many are ahead of a place in line, where 32 stands for that many or more; and how long (ms) one at this place sleeps before it
+-- asks. The first waiter times the holders. Those behind it ask only when the renewal of their session tells them to: an hour stands
+-- for that.
+CREATE PROCEDURE bramah_place(IN p_name VARBINARY(200), IN p_ticket BIGINT, OUT p_ahead BIGINT, OUT p_sleep BIGINT)
 SQL SECURITY INVOKER
 BEGIN
-  DECLARE v_behind BOOLEAN;
-  SET p_sleep = p_kept;
-  SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE name = p_name AND held = 0 AND ticket < p_ticket) INTO v_behind;
-  IF NOT v_behind THEN
-    SELECT GREATEST(
-        (MIN(expires) - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) DIV 1000 + 2, 1)
-      INTO p_sleep FROM bramah_claims WHERE name = p_name AND held = 1;
+  DECLARE v_holding, v_waiting, v_first BIGINT;
+  SELECT COUNT(*), MIN(h.expires) INTO v_holding, v_first
+    FROM (SELECT expires FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = p_name AND held = 1) h;
+  SELECT COUNT(*) INTO v_waiting
+    FROM (SELECT 1 FROM bramah_claims FORCE INDEX (bramah_claims_line)
+           WHERE name = p_name AND held = 0 AND ticket < p_ticket LIMIT 32) w;
+  SET p_ahead = LEAST(v_holding + v_waiting, 32), p_sleep = 3600000;
+  IF v_waiting = 0 THEN
+    SET p_sleep = LEAST(GREATEST(
+      (v_first - TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))) DIV 1000 + 2, 1), 3599999);
   END IF;
 END
 ----
@@ -219,8 +228,7 @@ BEGIN
   ELSEIF NOT v_held THEN
     UPDATE bramah_claims SET expires = v_now + p_kept * 1000 WHERE ticket = v_ticket;
     SET p_state = 'q';
-    SELECT COUNT(*) INTO p_ahead FROM bramah_claims WHERE name = p_name AND held IN (0, 1) AND ticket < v_ticket;
-    CALL bramah_patience(p_name, v_ticket, p_kept, p_sleep);
+    CALL bramah_place(p_name, v_ticket, p_ahead, p_sleep);
   ELSE
     IF v_lease IS NULL THEN
       SET v_expires = v_now + p_ttl * 1000;
@@ -259,7 +267,7 @@ BEGIN
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   INSERT INTO bramah_stripes (stripe) VALUES (CRC32(p_name) % 1024) ON DUPLICATE KEY UPDATE stripe = stripe;
-  SELECT ticket INTO v_ticket FROM bramah_claims WHERE name = p_name LIMIT 1;
+  SELECT ticket INTO v_ticket FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = p_name LIMIT 1;
   IF v_ticket IS NOT NULL THEN
     CALL bramah_advance(p_name, p_session, p_seq, FALSE);
     SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE session = p_session AND seq = p_seq) INTO v_mine;
@@ -267,12 +275,14 @@ BEGIN
       CALL bramah_standing(
         p_name, p_session, p_seq, p_ttl, p_kept, p_note, NULL, v_state, v_fence, v_remains, v_ahead, v_sleep);
     ELSE
-      SELECT capacity INTO v_ahead FROM bramah_claims WHERE name = p_name LIMIT 1;
+      SELECT capacity INTO v_ahead FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = p_name LIMIT 1;
       IF v_ahead <> p_capacity THEN
         SET v_state = 'c';
       ELSE
-        SELECT COALESCE(SUM(weight), 0) INTO v_used FROM bramah_claims WHERE name = p_name AND held = 1;
-        SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE name = p_name AND held = 0) INTO v_waiting;
+        SELECT COALESCE(SUM(weight), 0) INTO v_used FROM bramah_claims FORCE INDEX (bramah_claims_line)
+         WHERE name = p_name AND held = 1;
+        SELECT EXISTS (SELECT 1 FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = p_name AND held = 0)
+          INTO v_waiting;
       END IF;
     END IF;
   END IF;
@@ -295,11 +305,10 @@ BEGIN
           (name, session, seq, capacity, weight, held, entered, expires, ttl, kept, lease, note)
         VALUES (p_name, p_session, p_seq, p_capacity, p_weight, 0, v_now, v_now + p_kept * 1000, p_ttl, p_kept, p_lease, p_note);
       SET v_state = 'q', v_ticket = LAST_INSERT_ID();
-      SELECT COUNT(*) INTO v_ahead FROM bramah_claims WHERE name = p_name AND held IN (0, 1) AND ticket < v_ticket;
-      CALL bramah_patience(p_name, v_ticket, p_kept, v_sleep);
+      CALL bramah_place(p_name, v_ticket, v_ahead, v_sleep);
     ELSEIF p_wait = 'w' THEN
       SET v_state = 'w';
-      CALL bramah_patience(p_name, 0, p_kept, v_sleep);
+      CALL bramah_place(p_name, 0, v_ahead, v_sleep);
     ELSE
       SET v_state = 'r';
     END IF;
@@ -350,7 +359,8 @@ BEGIN
         VALUES (p_name, p_session, p_seq, p_by, p_reason, v_now)
         ON DUPLICATE KEY UPDATE session = p_session, seq = p_seq, ended_by = p_by, reason = p_reason, ended = v_now;
     END IF;
-    SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE name = p_name AND ticket <> v_ticket) INTO v_others;
+    SELECT EXISTS (SELECT 1 FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = p_name AND ticket <> v_ticket)
+      INTO v_others;
     IF v_others THEN
       CALL bramah_advance(p_name, p_session, p_seq, TRUE);
     ELSE
@@ -370,7 +380,7 @@ BEGIN
   CALL bramah_advance(p_name, NULL, NULL, FALSE);
   SET v_now = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
   clearing: LOOP
-    SELECT MIN(ticket) INTO v_ticket FROM bramah_claims
+    SELECT MIN(ticket) INTO v_ticket FROM bramah_claims FORCE INDEX (bramah_claims_line)
      WHERE name = p_name AND held = 0 AND ticket > v_last AND expires <= v_now;
     IF v_ticket IS NULL THEN
       LEAVE clearing;

@@ -1,13 +1,14 @@
 //! The calls to the database.
 
-use std::{collections::BTreeMap, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bramah_core::{
     Asking, Capacities, Claim, ClaimId, Error, ErrorKind, Exit, Fence, Fencing, Leasing, Liveness, Modes,
     Name, Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
-    Answer, Base, Break, Desk, Footing, Manners, Mode, Reader, Renewed, Seen, Wakes, whole_millis as millis,
+    Answer, Base, Break, Desk, Footing, Head, Manners, Mode, Reader, Renewed, Seen, Wakes,
+    whole_millis as millis,
 };
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
@@ -32,6 +33,9 @@ pub(crate) const MANNERS: Manners = Manners {
 
 /// The time there; see the schema.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+
+/// How many lines one statement is about that has a part for each of them.
+const HEADS: usize = 100;
 
 /// A database, over connections to it.
 pub(crate) struct Database {
@@ -92,6 +96,10 @@ impl Base for Database {
             strays: Strays::Listed,
             asking: Asking::Never,
         }
+    }
+
+    fn server(&self) -> &str {
+        self.desk.server()
     }
 
     fn timeout(&self) -> Duration {
@@ -178,29 +186,19 @@ impl Base for Database {
 
     async fn granted(
         self: Arc<Self>,
-        waiting: Vec<ClaimId>,
+        names: Vec<Name>,
+        sessions: Vec<SessionId>,
         patience: Duration,
     ) -> Result<Vec<(ClaimId, Fence)>> {
-        let mut sessions: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
-        for claim in waiting {
-            sessions.entry(claim.session).or_default().push(claim.seq.to_string());
-        }
-        let wanted: Vec<String> = sessions
-            .iter()
-            .map(|(session, seqs)| format!("(session = {} AND seq IN ({}))", id(*session), seqs.join(", ")))
-            .collect();
         let text = format!(
-            "SELECT LOWER(HEX(session)), seq, COALESCE(raised, ticket) FROM bramah_claims \
-              WHERE ({}) AND held = 1 AND expires > {NOW}",
-            wanted.join(" OR ")
+            "SELECT LOWER(HEX(session)), seq, COALESCE(raised, ticket) FROM bramah_claims FORCE INDEX (bramah_claims_line) \
+              WHERE name IN ({}) AND held = 1 AND session IN ({}) AND expires > {NOW}",
+            names.iter().map(|name| bytes(name.as_str())).collect::<Vec<_>>().join(", "),
+            sessions.iter().map(|session| id(*session)).collect::<Vec<_>>().join(", "),
         );
         // Everybody who waits would wait for it behind those who call.
         let rows = self.desk.keep(text, patience).await?;
-        self.desk.read(&rows, |row| {
-            let row = Reader(row);
-            let claim = ClaimId { session: row.session(0)?, seq: row.whole(1)? };
-            Ok((claim, Fence::new(row.whole(2)?)))
-        })
+        self.desk.read(&rows, |row| Reader(row).granted())
     }
 
     async fn leave(self: Arc<Self>, claim: Arc<Claim>, exit: Exit, patience: Duration) -> Result<()> {
@@ -238,17 +236,28 @@ impl Base for Database {
         self.desk.read(&rows, |row| Reader(row).renewed())
     }
 
-    async fn nudge(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<()> {
-        let listed: Vec<String> = names.iter().map(|name| bytes(name.as_str())).collect();
-        let text = format!(
-            "SELECT DISTINCT CONVERT(name USING utf8mb4) FROM bramah_claims WHERE name IN ({}) AND expires <= {NOW}",
-            listed.join(", ")
-        );
-        let rows = self.desk.keep(text, patience).await?;
-        for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
-            self.desk.keep(format!("CALL bramah_nudge({})", bytes(&name)), patience).await?;
+    async fn heads(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<Vec<Head>> {
+        let head = |name: &Name| {
+            let name = bytes(name.as_str());
+            format!(
+                "(SELECT CONVERT(name USING utf8mb4), LOWER(HEX(session)), seq, expires <= {NOW} OR EXISTS ( \
+                    SELECT 1 FROM bramah_claims FORCE INDEX (bramah_claims_line) \
+                     WHERE name = {name} AND held = 1 AND expires <= {NOW}) AS stuck \
+                  FROM bramah_claims FORCE INDEX (bramah_claims_line) WHERE name = {name} AND held = 0 ORDER BY ticket LIMIT 1)"
+            )
+        };
+        let mut heads = Vec::new();
+        for names in names.chunks(HEADS) {
+            let text = names.iter().map(head).collect::<Vec<_>>().join(" UNION ALL ");
+            let rows = self.desk.keep(text, patience).await?;
+            heads.extend(self.desk.read(&rows, |row| Reader(row).head())?);
         }
-        Ok(())
+        Ok(heads)
+    }
+
+    async fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> Result<()> {
+        let text = format!("CALL bramah_nudge({})", bytes(name.as_str()));
+        self.desk.keep(text, patience).await.map(drop)
     }
 
     async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {

@@ -20,7 +20,7 @@ pub fn script() -> String {
 }
 
 /// The version that this build speaks.
-pub(crate) const VERSION: i64 = 2;
+pub(crate) const VERSION: i64 = 3;
 
 /// How long one statement may take: others may be using what is there.
 const PATIENCE: Duration = Duration::from_secs(30);

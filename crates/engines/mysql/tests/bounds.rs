@@ -9,7 +9,7 @@ use bramah_lab::MariaDb as Server;
 
 use crate::stage::{SOON, connections, flavors, lock, ready, session};
 
-/// Somebody has the stripe of a name, and many ask for it: every connection for calls waits there.
+/// Somebody has all stripes, and many names are asked for: every connection for calls waits there.
 struct Jam {
     server: Arc<Server>,
     visit: std::thread::JoinHandle<Result<String, String>>,
@@ -23,7 +23,7 @@ impl Jam {
         let visitor = server.clone();
         let visit = std::thread::spawn(move || {
             visitor.sql(
-                "START TRANSACTION; SELECT stripe FROM bramah_stripes WHERE stripe = CRC32('jam') % 1024 FOR UPDATE; \
+                "START TRANSACTION; SELECT COUNT(*) FROM (SELECT stripe FROM bramah_stripes FOR UPDATE) s; \
                  DO SLEEP(60); COMMIT",
             )
         });
@@ -33,8 +33,8 @@ impl Jam {
         };
         bramah_lab::until("somebody to have the stripe", SOON, asleep).unwrap();
         let mut askers = tokio::task::JoinSet::new();
-        for _ in 0..64 {
-            let mutex = session.mutex("jam").unwrap();
+        for n in 0..64 {
+            let mutex = session.mutex(format!("jam/{n}")).unwrap();
             askers.spawn(async move {
                 loop {
                     let asked = mutex.try_lock().await;

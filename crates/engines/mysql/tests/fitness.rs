@@ -96,7 +96,7 @@ async fn a_server_that_will_not_do_is_refused_in_a_line() {
         refused(&url, ErrorKind::Invalid, "use a newer bramah").await;
         let error = MySql::from_url(&url).unwrap().init().await.unwrap_err();
         assert!(error.to_string().contains("use a newer bramah"), "{error}");
-        server.sql("UPDATE bramah_schema SET version = 2").unwrap();
+        server.sql("UPDATE bramah_schema SET version = 3").unwrap();
 
         let elsewhere = format!("{}elsewhere", url.strip_suffix("bramah").unwrap());
         refused(&elsewhere, ErrorKind::Denied, "does not allow it").await;

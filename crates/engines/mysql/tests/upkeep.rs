@@ -16,7 +16,8 @@ use crate::stage::{SOON, connections, flavors, lock, ready, session};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// What `bramah init` wrote before.
-const VERSION_1: &str = include_str!("version1/mysql.sql");
+const OLDER: [(&str, &str); 2] =
+    [("1", include_str!("version1/mysql.sql")), ("2", include_str!("version2/mysql.sql"))];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_owner_of_a_lock_that_was_left_is_known_until_it_ends() {
@@ -151,13 +152,15 @@ async fn connections_that_rest_are_closed_without_another_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_version_1_are_refused_and_init_brings_them_up_to_date() {
-    for flavor in flavors() {
+async fn tables_of_older_versions_are_refused_and_init_brings_them_up_to_date() {
+    let each =
+        flavors().into_iter().flat_map(|flavor| OLDER.map(|(version, schema)| (flavor, version, schema)));
+    for (flavor, version, schema) in each {
         let server = Server::of(flavor, &[]).unwrap();
         // By the user whose tables and procedures they are.
         let mut console = server.console().unwrap();
-        console.say(&format!("DELIMITER ----\n{VERSION_1}\n----\nDELIMITER ;")).unwrap();
-        assert_eq!(console.ask("SELECT MAX(version) FROM bramah_schema;").unwrap(), "1");
+        console.say(&format!("DELIMITER ----\n{schema}\n----\nDELIMITER ;")).unwrap();
+        assert_eq!(console.ask("SELECT MAX(version) FROM bramah_schema;").unwrap(), version);
         // One is held there already.
         let held = "CALL bramah_open(UNHEX(LPAD('1', 32, '0')), 'old'); \
                     CALL bramah_enter('kept', UNHEX(LPAD('1', 32, '0')), 1, 1, 1, 600000, 600000, NULL, '', 'l')";
@@ -167,7 +170,7 @@ async fn tables_of_version_1_are_refused_and_init_brings_them_up_to_date() {
         let error = Session::builder(engine.clone()).open().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         let said = error.to_string();
-        assert!(said.contains("version 1") && said.ends_with("run bramah init"), "{said}");
+        assert!(said.contains(&format!("version {version},")) && said.ends_with("run bramah init"), "{said}");
         mysql.init().await.unwrap();
         let session = Session::builder(engine).open().await.unwrap();
         assert!(

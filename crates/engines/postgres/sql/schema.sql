@@ -1,5 +1,5 @@
--- Bramah's locks: tables and functions, version 2. Written by `bramah init`, which may be run again at any time, and
--- brings those of version 1 up to date.
+-- Bramah's locks: tables and functions, version 3. Written by `bramah init`, which may be run again at any time, and
+-- brings those of versions 1 and 2 up to date.
 --
 -- A lock is a line of claims, a row each, in the order of their tickets. A claim is held when everything ahead of it, plus
 -- itself, fits the capacity. Every function that changes a line takes its name's lock first, and keeps it to the end of the
@@ -10,6 +10,10 @@
 --
 -- SELECT * FROM bramah_locks shows who holds what. bramah_enter and bramah_leave have what bramah_guard does in themselves: a
 -- function that calls no other on its way through an empty line is the faster for it.
+--
+-- What a call costs does not depend on the length of the line: it reads the holders and the first waiter by one index, and counts
+-- no further than 32. Plans are cached per connection, and one that was made while the table was almost empty would scan the
+-- table when it is not: so the functions run with enable_seqscan off, and no index has the order of tickets without the name.
 
 CREATE TABLE IF NOT EXISTS bramah_schema (
   version integer NOT NULL PRIMARY KEY,
@@ -18,7 +22,7 @@ CREATE TABLE IF NOT EXISTS bramah_schema (
 
 CREATE TABLE IF NOT EXISTS bramah_claims (
   -- The place in line, and the fence of a grant that is exclusive: later grants have larger ones.
-  ticket   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  ticket   bigint GENERATED ALWAYS AS IDENTITY,
   name     text COLLATE "C" NOT NULL,
   session  uuid NOT NULL,
   seq      bigint NOT NULL,
@@ -38,10 +42,20 @@ CREATE TABLE IF NOT EXISTS bramah_claims (
   -- It was granted while it waited, and its fixed length has not begun.
   fresh    boolean NOT NULL DEFAULT false,
   note     text NOT NULL,
-  UNIQUE (session, seq)
+  PRIMARY KEY (session, seq)
 ) WITH (fillfactor = 70);
 
-CREATE INDEX IF NOT EXISTS bramah_claims_line ON bramah_claims (name, ticket);
+-- Tables of versions 1 and 2 have other indexes.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'bramah_claims'::regclass AND conname = 'bramah_claims_session_seq_key') THEN
+    ALTER TABLE bramah_claims DROP CONSTRAINT bramah_claims_pkey, DROP CONSTRAINT bramah_claims_session_seq_key,
+      ADD PRIMARY KEY (session, seq);
+    DROP INDEX bramah_claims_line;
+  END IF;
+END $$;
+
+CREATE INDEX IF NOT EXISTS bramah_claims_line ON bramah_claims (name, held, ticket);
 
 -- Who is behind a session, for those who look.
 CREATE TABLE IF NOT EXISTS bramah_sessions (
@@ -122,22 +136,26 @@ DECLARE
   v_used  bigint;
   v_head  bramah_claims%ROWTYPE;
 BEGIN
-  DELETE FROM bramah_claims WHERE ticket IN (
-    SELECT ticket FROM bramah_claims
+  FOR v_head IN
+    SELECT * FROM bramah_claims
      WHERE name = p_name AND held AND (until <= v_now OR session = p_session AND seq = p_seq) ORDER BY ticket FOR UPDATE
-  ) AND (until <= v_now OR p_leaves AND session = p_session AND seq = p_seq);
-  v_freed := v_freed OR FOUND;
+  LOOP
+    IF v_head.until <= v_now OR p_leaves AND v_head.session = p_session AND v_head.seq = p_seq THEN
+      DELETE FROM bramah_claims WHERE session = v_head.session AND seq = v_head.seq;
+      v_freed := true;
+    END IF;
+  END LOOP;
   SELECT coalesce(sum(weight), 0) INTO v_used FROM bramah_claims WHERE name = p_name AND held;
   LOOP
     SELECT * INTO v_head FROM bramah_claims WHERE name = p_name AND NOT held ORDER BY ticket LIMIT 1 FOR UPDATE;
     EXIT WHEN NOT FOUND;
     IF v_head.until <= v_now OR p_leaves AND v_head.session = p_session AND v_head.seq = p_seq THEN
-      DELETE FROM bramah_claims WHERE ticket = v_head.ticket;
+      DELETE FROM bramah_claims WHERE session = v_head.session AND seq = v_head.seq;
       CONTINUE;
     END IF;
     IF v_used + v_head.weight > v_head.capacity THEN
       IF p_leaves THEN
-        DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
+        DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq;
       END IF;
       RETURN true;
     END IF;
@@ -145,7 +163,7 @@ BEGIN
     UPDATE bramah_claims
        SET held = true, granted = v_now, until = v_now + v_head.kept * interval '1 ms', raised = v_head.raised,
            fresh = v_head.lease IS NOT NULL
-     WHERE ticket = v_head.ticket;
+     WHERE session = v_head.session AND seq = v_head.seq;
     PERFORM bramah_tell(v_head.session, 'g ' || v_head.seq || ' ' || coalesce(v_head.raised, v_head.ticket));
     v_used := v_used + v_head.weight;
   END LOOP;
@@ -157,6 +175,14 @@ BEGIN
     END IF;
   END IF;
   RETURN v_used > 0;
+END $$;
+
+-- How many are ahead of a place in line; 32 stands for that many or more.
+CREATE OR REPLACE FUNCTION bramah_ahead(p_name text, p_ticket bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN least(32,
+    (SELECT count(*) FROM (SELECT FROM bramah_claims WHERE name = p_name AND held LIMIT 32) h)
+    + (SELECT count(*) FROM (SELECT FROM bramah_claims WHERE name = p_name AND NOT held AND ticket < p_ticket LIMIT 32) w));
 END $$;
 
 -- Where one stands that has a place, which this proves the life of. The name's lock is held, and the line advanced.
@@ -176,8 +202,8 @@ BEGIN
     RETURN;
   END IF;
   IF NOT v_claim.held THEN
-    UPDATE bramah_claims SET until = v_now + p_kept * interval '1 ms' WHERE ticket = v_claim.ticket;
-    SELECT count(*) INTO ahead FROM bramah_claims WHERE name = p_name AND ticket < v_claim.ticket;
+    UPDATE bramah_claims SET until = v_now + p_kept * interval '1 ms' WHERE session = p_session AND seq = p_seq;
+    ahead := bramah_ahead(p_name, v_claim.ticket);
     state := 'q';
     sleep := bramah_patience(p_name, v_claim.ticket, p_kept);
     RETURN;
@@ -194,7 +220,7 @@ BEGIN
   END IF;
   UPDATE bramah_claims
      SET until = v_claim.until, fresh = false, raised = v_claim.raised, ttl = p_ttl, kept = p_kept, note = p_note
-   WHERE ticket = v_claim.ticket;
+   WHERE session = p_session AND seq = p_seq;
   state := 'h';
   fence := coalesce(v_claim.raised, v_claim.ticket);
   IF v_claim.lease IS NOT NULL THEN
@@ -202,16 +228,17 @@ BEGIN
   END IF;
 END $$;
 
--- How long one at this place trusts to be told: the first of those who wait times the holders.
+-- How long (ms) one at this place sleeps before it asks. The first waiter times the holders. Those behind it ask only when they are
+-- told to, by NOTIFY or by the renewal of their session: an hour stands for that.
 CREATE OR REPLACE FUNCTION bramah_patience(p_name text, p_ticket bigint, p_kept bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   v_end timestamptz;
 BEGIN
   IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name AND NOT held AND ticket < p_ticket) THEN
-    RETURN p_kept;
+    RETURN 3600000;
   END IF;
   SELECT min(until) INTO v_end FROM bramah_claims WHERE name = p_name AND held;
-  RETURN greatest(ceil(extract(epoch FROM v_end - clock_timestamp()) * 1000) + 1, 1);
+  RETURN least(greatest(ceil(extract(epoch FROM v_end - clock_timestamp()) * 1000) + 1, 1), 3599999);
 END $$;
 
 -- Enters the line. Answers as above, or
@@ -224,7 +251,7 @@ CREATE OR REPLACE FUNCTION bramah_enter(
 DECLARE
   v_now     timestamptz;
   v_used    bigint := 0;
-  v_waiting bigint := 0;
+  v_waiting boolean := false;
   v_ticket  bigint;
   v_raised  bigint;
 BEGIN
@@ -238,15 +265,15 @@ BEGIN
         FROM bramah_standing(p_name, p_session, p_seq, p_ttl, p_kept, p_note, NULL);
       RETURN;
     END IF;
-    SELECT sum(c.weight) FILTER (WHERE c.held), count(*) FILTER (WHERE NOT c.held), min(c.capacity)
-      INTO v_used, v_waiting, ahead FROM bramah_claims c WHERE c.name = p_name;
+    SELECT coalesce(sum(c.weight), 0), min(c.capacity) INTO v_used, ahead FROM bramah_claims c WHERE c.name = p_name AND c.held;
     IF ahead <> p_capacity THEN
       state := 'c';
       RETURN;
     END IF;
+    v_waiting := EXISTS (SELECT FROM bramah_claims c WHERE c.name = p_name AND NOT c.held);
   END IF;
   v_now := clock_timestamp();
-  IF v_waiting = 0 AND v_used + p_weight <= p_capacity THEN
+  IF NOT v_waiting AND v_used + p_weight <= p_capacity THEN
     INSERT INTO bramah_claims AS c
         (name, session, seq, capacity, weight, held, entered, granted, until, ttl, kept, lease, note)
       VALUES (p_name, p_session, p_seq, p_capacity, p_weight, true, v_now, v_now,
@@ -254,7 +281,7 @@ BEGIN
       RETURNING c.ticket INTO v_ticket;
     IF EXISTS (SELECT FROM bramah_floors WHERE name = p_name) THEN
       v_raised := bramah_mint(p_name, v_ticket);
-      UPDATE bramah_claims SET raised = v_raised WHERE ticket = v_ticket;
+      UPDATE bramah_claims SET raised = v_raised WHERE session = p_session AND seq = p_seq;
     END IF;
     state := 'h';
     fence := coalesce(v_raised, v_ticket);
@@ -266,7 +293,7 @@ BEGIN
               p_lease, p_note)
       RETURNING c.ticket INTO v_ticket;
     state := 'q';
-    SELECT count(*) INTO ahead FROM bramah_claims WHERE name = p_name AND ticket < v_ticket;
+    ahead := bramah_ahead(p_name, v_ticket);
     sleep := bramah_patience(p_name, v_ticket, p_kept);
   ELSIF p_wait = 'w' THEN
     INSERT INTO bramah_watchers AS w (name, session, until) VALUES (p_name, p_session, v_now + p_ttl * interval '1 ms')
@@ -297,20 +324,18 @@ CREATE OR REPLACE FUNCTION bramah_leave(
   p_name text, p_session uuid, p_seq bigint, p_by text, p_reason text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-  v_there  boolean;
   v_others boolean;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     PERFORM bramah_guard(p_name);
   END IF;
   PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
-  SELECT EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name),
-         EXISTS (SELECT FROM bramah_claims WHERE name = p_name AND (session <> p_session OR seq <> p_seq))
-           OR EXISTS (SELECT FROM bramah_watchers WHERE name = p_name)
-    INTO v_there, v_others;
-  IF NOT v_there THEN
+  -- The name is compared with the row that was found: as a condition it might have the row looked for by its line.
+  IF (SELECT name FROM bramah_claims WHERE session = p_session AND seq = p_seq) IS DISTINCT FROM p_name THEN
     RETURN false;
   END IF;
+  v_others := EXISTS (SELECT FROM bramah_claims WHERE name = p_name AND (session <> p_session OR seq <> p_seq))
+    OR EXISTS (SELECT FROM bramah_watchers WHERE name = p_name);
   IF p_by IS NOT NULL THEN
     INSERT INTO bramah_breaks (name, session, seq, by, reason, at)
       VALUES (p_name, p_session, p_seq, p_by, p_reason, clock_timestamp())
@@ -321,7 +346,7 @@ BEGIN
   IF v_others THEN
     PERFORM bramah_advance(p_name, p_session, p_seq, true);
   ELSE
-    DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
+    DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq;
   END IF;
   RETURN true;
 END $$;
@@ -329,14 +354,19 @@ END $$;
 -- Advances a line that nobody asks about, and takes out all the dead in it: also those behind one that lives and waits.
 CREATE OR REPLACE FUNCTION bramah_nudge(p_name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  v_now timestamptz;
+  v_now  timestamptz;
+  v_dead bramah_claims%ROWTYPE;
 BEGIN
   PERFORM bramah_guard(p_name);
   PERFORM bramah_advance(p_name, NULL, NULL, false);
   v_now := clock_timestamp();
-  DELETE FROM bramah_claims WHERE ticket IN (
-    SELECT ticket FROM bramah_claims WHERE name = p_name AND NOT held AND until <= v_now ORDER BY ticket FOR UPDATE
-  ) AND until <= v_now;
+  FOR v_dead IN
+    SELECT * FROM bramah_claims WHERE name = p_name AND NOT held AND until <= v_now ORDER BY ticket FOR UPDATE
+  LOOP
+    IF v_dead.until <= v_now THEN
+      DELETE FROM bramah_claims WHERE session = v_dead.session AND seq = v_dead.seq;
+    END IF;
+  END LOOP;
 END $$;
 
 -- Names of lines in which somebody died a while ago, and whom nobody asks about: some of them, for whoever opens a session to
@@ -417,4 +447,10 @@ LANGUAGE sql AS $$
   SELECT * FROM bramah_renew(p_session, p_seqs, p_ttls, p_kepts, 0::bigint, 9223372036854775807::bigint)
 $$;
 
-INSERT INTO bramah_schema (version) VALUES (2) ON CONFLICT DO NOTHING;
+ALTER FUNCTION bramah_enter(text, uuid, bigint, bigint, bigint, bigint, bigint, bigint, text, text) SET enable_seqscan = off;
+ALTER FUNCTION bramah_ask(text, uuid, bigint, bigint, bigint, text, bigint) SET enable_seqscan = off;
+ALTER FUNCTION bramah_leave(text, uuid, bigint, text, text) SET enable_seqscan = off;
+ALTER FUNCTION bramah_nudge(text) SET enable_seqscan = off;
+ALTER FUNCTION bramah_renew(uuid, bigint[], bigint[], bigint[], bigint, bigint) SET enable_seqscan = off;
+
+INSERT INTO bramah_schema (version) VALUES (3) ON CONFLICT DO NOTHING;

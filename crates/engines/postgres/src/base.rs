@@ -12,7 +12,7 @@ use bramah_core::{
     Modes, Name, Opening, Order, Profile, Result, Scope, Seats, SessionId, Strays, Wait, Waking,
 };
 use bramah_relational::{
-    Answer, Base, Break, Desk, Footing, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
+    Answer, Base, Break, Desk, Footing, Head, Manners, Office, Prelude, Reader, Renewed, Seen, Wakes,
     whole_millis as millis,
 };
 use sqlx::{PgConnection, Row, postgres::PgRow};
@@ -116,6 +116,10 @@ impl Base for Database {
         }
     }
 
+    fn server(&self) -> &str {
+        self.desk.server()
+    }
+
     fn timeout(&self) -> Duration {
         self.config.terms.timeout
     }
@@ -207,29 +211,18 @@ impl Base for Database {
 
     async fn granted(
         self: Arc<Self>,
-        waiting: Vec<ClaimId>,
+        names: Vec<Name>,
+        sessions: Vec<SessionId>,
         patience: Duration,
     ) -> Result<Vec<(ClaimId, Fence)>> {
-        let mut sessions: Vec<SessionId> = waiting.iter().map(|id| id.session).collect();
-        sessions.sort_unstable();
-        sessions.dedup();
-        let mut granted = Vec::new();
-        for session in sessions {
-            let seqs = waiting.iter().filter(|id| id.session == session).map(|id| id.seq);
-            let text = format!(
-                "SELECT seq, coalesce(raised, ticket) FROM bramah_claims \
-                  WHERE session = {} AND seq = ANY ({}::bigint[]) AND held AND until > clock_timestamp()",
-                uuid(session),
-                array(seqs)
-            );
-            let rows = self.desk.call(text, patience).await?;
-            let read = |row: &PgRow| -> Result<_, sqlx::Error> {
-                let (seq, fence) = (Reader(row).whole(0)?, Reader(row).whole(1)?);
-                Ok((ClaimId { session, seq }, Fence::new(fence)))
-            };
-            granted.extend(self.desk.read(&rows, read)?);
-        }
-        Ok(granted)
+        let text = format!(
+            "SELECT replace(session::text, '-', ''), seq, coalesce(raised, ticket) FROM bramah_claims \
+              WHERE name IN ({}) AND held AND session IN ({}) AND until > clock_timestamp()",
+            listed(&names),
+            sessions.iter().map(|session| uuid(*session)).collect::<Vec<_>>().join(", "),
+        );
+        let rows = self.desk.keep(text, patience).await?;
+        self.desk.read(&rows, |row| Reader(row).granted())
     }
 
     async fn leave(self: Arc<Self>, claim: Arc<Claim>, exit: Exit, patience: Duration) -> Result<()> {
@@ -268,17 +261,21 @@ impl Base for Database {
         self.desk.read(&rows, |row| Reader(row).renewed())
     }
 
-    async fn nudge(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<()> {
-        let listed: Vec<String> = names.iter().map(|name| quoted(name.as_str())).collect();
+    async fn heads(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<Vec<Head>> {
         let text = format!(
-            "SELECT DISTINCT name FROM bramah_claims WHERE name IN ({}) AND until <= clock_timestamp()",
-            listed.join(", ")
+            "SELECT n.name, replace(h.session::text, '-', ''), h.seq, h.until <= clock_timestamp() \
+                    OR EXISTS (SELECT FROM bramah_claims d WHERE d.name = n.name AND d.held AND d.until <= clock_timestamp()) \
+               FROM unnest(ARRAY[{}]::text[]) AS n (name) \
+              CROSS JOIN LATERAL (SELECT * FROM bramah_claims c WHERE c.name = n.name AND NOT c.held ORDER BY c.ticket LIMIT 1) h",
+            listed(&names)
         );
         let rows = self.desk.keep(text, patience).await?;
-        for name in self.desk.read(&rows, |row| row.try_get::<String, _>(0))? {
-            self.desk.keep(format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
-        }
-        Ok(())
+        self.desk.read(&rows, |row| Reader(row).head())
+    }
+
+    async fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> Result<()> {
+        let text = format!("SELECT bramah_nudge({})", quoted(name.as_str()));
+        self.desk.keep(text, patience).await.map(drop)
     }
 
     async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {
@@ -309,6 +306,10 @@ impl Base for Database {
         let rows = self.desk.call(text, patience).await?;
         Ok((seen, self.desk.read(&rows, |row| Reader(row).broken())?))
     }
+}
+
+fn listed(names: &[Name]) -> String {
+    names.iter().map(|name| quoted(name.as_str())).collect::<Vec<_>>().join(", ")
 }
 
 /// The rows of a scope, by their names.

@@ -11,7 +11,7 @@ use crate::base::Database;
 pub const SCHEMA: &str = concat!(include_str!("../sql/schema.sql"), include_str!("../sql/session.sql"));
 
 /// The version that this build speaks.
-pub(crate) const VERSION: i64 = 2;
+pub(crate) const VERSION: i64 = 3;
 
 /// How long writing it may take: others may be using what is there.
 const PATIENCE: Duration = Duration::from_secs(30);

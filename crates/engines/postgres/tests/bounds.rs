@@ -10,7 +10,7 @@ use bramah_postgres::Postgres;
 
 use crate::stage::{SOON, lock, ready, session};
 
-/// Somebody has the lock of a name, and many ask for it: every connection for calls waits there.
+/// Somebody has the locks of many names, and all of them are asked for: every connection for calls waits there.
 struct Jam {
     server: Arc<Server>,
     visit: std::thread::JoinHandle<Result<String, String>>,
@@ -23,7 +23,10 @@ impl Jam {
         let session = session(url, Duration::from_secs(60)).await;
         let visitor = server.clone();
         let visit = std::thread::spawn(move || {
-            visitor.sql("BEGIN; SELECT pg_advisory_xact_lock(1651663213, hashtext('jam')); SELECT pg_sleep(60); COMMIT")
+            visitor.sql(
+                "BEGIN; SELECT pg_advisory_xact_lock(1651663213, hashtext('jam/' || n)) FROM generate_series(0, 63) n; \
+                 SELECT pg_sleep(60); COMMIT",
+            )
         });
         let asleep = || match server
             .sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")?
@@ -34,8 +37,8 @@ impl Jam {
         };
         bramah_lab::until("somebody to have the name", SOON, asleep).unwrap();
         let mut askers = tokio::task::JoinSet::new();
-        for _ in 0..64 {
-            let mutex = session.mutex("jam").unwrap();
+        for n in 0..64 {
+            let mutex = session.mutex(format!("jam/{n}")).unwrap();
             askers.spawn(async move {
                 loop {
                     let asked = mutex.try_lock().await;

@@ -117,7 +117,7 @@ async fn a_standby_is_refused_until_it_is_promoted() {
         bramah_core::Session::builder(engine).open().await
     };
     let ready = || match standby.sql("SELECT max(version) FROM bramah_schema")?.as_str() {
-        "2" => Ok(()),
+        "3" => Ok(()),
         _ => Err("no tables yet".to_owned()),
     };
     bramah_lab::until("the tables on the standby", SOON, ready).unwrap();

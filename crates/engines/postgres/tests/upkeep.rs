@@ -15,8 +15,9 @@ use crate::stage::{SOON, lock, ready, session};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What `bramah init` wrote before.
-const VERSION_1: &str = include_str!("version1/postgres.sql");
+/// What `bramah init` wrote before, by version.
+const OLDER: [(&str, &str); 2] =
+    [("1", include_str!("version1/postgres.sql")), ("2", include_str!("version2/postgres.sql"))];
 
 /// Who is behind the holder of a lock.
 async fn owner(engine: &Arc<dyn Engine>, name: &str) -> Option<Arc<About>> {
@@ -172,36 +173,48 @@ async fn connections_that_rest_are_closed_without_another_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_version_1_are_refused_and_init_brings_them_up_to_date() {
-    let server = Server::start().unwrap();
-    // By the user whose tables they are. One is held there already.
-    server
+async fn tables_of_older_versions_are_refused_and_init_brings_them_up_to_date() {
+    for (version, schema) in OLDER {
+        let server = Server::start().unwrap();
+        // By the user whose tables they are. One is held there already.
+        server
         .sql(&format!(
-            "SET ROLE bramah; {VERSION_1}; \
+            "SET ROLE bramah; {schema}; \
              SELECT bramah_open('00000000000000000000000000000001', 'old'); \
              SELECT bramah_enter('kept', '00000000000000000000000000000001', 1, 1, 1, 600000, 600000, NULL, '', 'l')"
         ))
         .unwrap();
-    let postgres = Postgres::from_url(&server.url()).unwrap();
-    let engine: Arc<dyn Engine> = postgres.clone().into();
-    let error = Session::builder(engine.clone()).open().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    let said = error.to_string();
-    assert!(said.contains("version 1") && said.ends_with("run bramah init"), "{said}");
-    postgres.init().await.unwrap();
-    let session = Session::builder(engine).open().await.unwrap();
-    assert!(session.mutex("kept").unwrap().try_lock().await.unwrap().is_none(), "what was held is forgotten");
-    lock(&session, "new").await.release().await;
-    assert_eq!(session.close(SOON).await.left, []);
-    let functions =
-        "SELECT count(*) FROM pg_proc WHERE proname IN ('bramah_renew', 'bramah_advance', 'bramah_sweep')";
-    assert_eq!(
-        server.sql(functions).unwrap(),
-        "3",
-        "of those of version 1 only the renewal is left, beside the new one"
-    );
-    let renewed = "SELECT count(*) FROM bramah_renew('00000000000000000000000000000001', '{1}', '{600000}', '{600000}') \
+        let postgres = Postgres::from_url(&server.url()).unwrap();
+        let engine: Arc<dyn Engine> = postgres.clone().into();
+        let error = Session::builder(engine.clone()).open().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let said = error.to_string();
+        assert!(said.contains(&format!("version {version},")) && said.ends_with("run bramah init"), "{said}");
+        postgres.init().await.unwrap();
+        let session = Session::builder(engine).open().await.unwrap();
+        assert!(
+            session.mutex("kept").unwrap().try_lock().await.unwrap().is_none(),
+            "what was held is forgotten"
+        );
+        lock(&session, "new").await.release().await;
+        assert_eq!(session.close(SOON).await.left, []);
+        let functions = "SELECT count(*) FROM pg_proc WHERE proname IN ('bramah_renew', 'bramah_advance', 'bramah_sweep')";
+        assert_eq!(
+            server.sql(functions).unwrap(),
+            "3",
+            "of older functions only the renewal is left, beside the new one"
+        );
+        let renewed = "SELECT count(*) FROM bramah_renew('00000000000000000000000000000001', '{1}', '{600000}', '{600000}') \
                     WHERE seq = 1 AND held AND asked";
-    assert_eq!(server.sql(renewed).unwrap(), "1", "a client of version 1 can no longer renew");
-    postgres.init().await.unwrap();
+        assert_eq!(server.sql(renewed).unwrap(), "1", "a client of version 1 can no longer renew");
+        let indexes = "SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE tablename = 'bramah_claims'";
+        assert_eq!(
+            server.sql(indexes).unwrap(),
+            "bramah_claims_line bramah_claims_pkey",
+            "version {version}"
+        );
+        let line = "SELECT indexdef LIKE '%(name, held, ticket)' FROM pg_indexes WHERE indexname = 'bramah_claims_line'";
+        assert_eq!(server.sql(line).unwrap(), "t", "version {version}");
+        postgres.init().await.unwrap();
+    }
 }

@@ -8,11 +8,15 @@ use crate::{Answer, Break, Renewed, Seen, Wakes};
 
 /// A database with Bramah's tables in it.
 ///
-/// Futures run on the [`Office`](crate::Office)'s runtime and to their end; each ends within the patience that it is given. A
-/// call that failed half-way may have been carried out: all of them may be repeated.
+/// Futures run on the [`Office`](crate::Office)'s runtime and to their end; each ends within the patience that it is given, counted
+/// from the moment that it has a connection, which it waits for while others are answered. A call that failed half-way may have been
+/// carried out: all of them may be repeated.
 pub trait Base: Debug + Send + Sync + 'static {
     /// What it promises.
     fn profile(&self) -> Profile;
+
+    /// How errors call the server.
+    fn server(&self) -> &str;
 
     /// How long an answer is waited for, at the most.
     fn timeout(&self) -> Duration;
@@ -45,10 +49,12 @@ pub trait Base: Debug + Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<Answer>> + Send;
 
-    /// Which of these claims, which wait as far as we know, are held, and with which fences: for who is not told.
+    /// Which claims of these sessions are held in these lines, and with which fences: for waiters that are not told. What it costs
+    /// depends on the number of lines and holders, not on that of waiters.
     fn granted(
         self: Arc<Self>,
-        waiting: Vec<ClaimId>,
+        names: Vec<Name>,
+        sessions: Vec<SessionId>,
         patience: Duration,
     ) -> impl Future<Output = Result<Vec<(ClaimId, Fence)>>> + Send;
 
@@ -69,12 +75,15 @@ pub trait Base: Debug + Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<Vec<Renewed>>> + Send;
 
-    /// Advances those of these lines that somebody has died in.
-    fn nudge(
+    /// The first waiter of each of these lines.
+    fn heads(
         self: Arc<Self>,
         names: Vec<Name>,
         patience: Duration,
-    ) -> impl Future<Output = Result<()>> + Send;
+    ) -> impl Future<Output = Result<Vec<Head>>> + Send;
+
+    /// Advances a line in which somebody has died.
+    fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> impl Future<Output = Result<()>> + Send;
 
     /// Forgets a session.
     fn close(
@@ -89,6 +98,17 @@ pub trait Base: Debug + Send + Sync + 'static {
         scope: Scope,
         patience: Duration,
     ) -> impl Future<Output = Result<(Vec<Seen>, Vec<Break>)>> + Send;
+}
+
+/// The first of those who wait in a line.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The line.
+    pub name: Name,
+    /// The waiter.
+    pub id: ClaimId,
+    /// Whether it has expired, or a holder has: the line has to be advanced.
+    pub is_stuck: bool,
 }
 
 /// How a waiter learns that its turn has come.

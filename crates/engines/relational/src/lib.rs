@@ -8,10 +8,12 @@
 mod answer;
 mod base;
 mod desk;
+mod lanes;
 mod options;
 mod pinned;
 mod poll;
 mod pool;
+mod progress;
 mod reader;
 mod survey;
 mod table;
@@ -19,7 +21,7 @@ mod trouble;
 mod wakes;
 
 pub use answer::{Answer, Break, Found, Renewed, Seen};
-pub use base::{Base, Footing};
+pub use base::{Base, Footing, Head};
 pub use bramah_remote::{Office, Shelf, Shelved};
 pub use desk::Desk;
 pub use options::{Mode, Terms, whole_millis};

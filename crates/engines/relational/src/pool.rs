@@ -20,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::Trouble;
+use crate::{Trouble, progress::Progress};
 
 /// How long a connection may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -41,6 +41,7 @@ pub struct Pool<C: Connection> {
     manners: Manners,
     /// Whether texts begin with the prelude.
     begins: AtomicBool,
+    progress: Progress,
     clock: Clock,
 }
 
@@ -106,6 +107,7 @@ where
             connect_timeout,
             manners,
             begins: AtomicBool::new(false),
+            progress: Progress::default(),
             clock: Clock::boot(),
         }
     }
@@ -114,8 +116,8 @@ where
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries one text out and gives the rows, within its patience however often it has to be tried. A text that is not
-    /// answered in time ends its connection.
+    /// Carries one text out and gives the rows, within its patience from the moment that it has a connection, however often it has to
+    /// be tried. It waits for a connection while others are answered. A text that is not answered in time ends its connection.
     ///
     /// # Errors
     /// Why not.
@@ -124,9 +126,9 @@ where
         text: String,
         patience: Duration,
     ) -> Result<Vec<<C::Database as Database>::Row>, Trouble> {
-        let until = self.clock.now() + patience;
+        let mut until = None;
         for _ in 1..TRIES {
-            match self.attempt(self.begun(&text), until.since(self.clock.now())).await {
+            match self.attempt(self.begun(&text), patience, &mut until).await {
                 Err(Trouble::Said(sqlx::Error::Database(error))) if (self.manners.is_undone)(&*error) => {}
                 Err(Trouble::Said(sqlx::Error::Database(error))) if self.wants_prelude(&*error) => {
                     self.begins.store(true, Ordering::Relaxed);
@@ -134,7 +136,7 @@ where
                 answer => return answer,
             }
         }
-        self.attempt(self.begun(&text), until.since(self.clock.now())).await
+        self.attempt(self.begun(&text), patience, &mut until).await
     }
 
     fn begun(&self, text: &str) -> String {
@@ -152,13 +154,14 @@ where
         self: &Arc<Self>,
         text: String,
         patience: Duration,
+        until: &mut Option<Moment>,
     ) -> Result<Vec<<C::Database as Database>::Row>, Trouble> {
-        let until = self.clock.now() + patience;
-        let left = || until.since(self.clock.now());
-        let seat = match timeout(patience, self.seats.clone().acquire_owned()).await {
-            Ok(Ok(seat)) => seat,
+        let seat = match self.progress.wait(patience, self.seats.clone().acquire_owned()).await {
+            Some(Ok(seat)) => seat,
             _ => return Err(Trouble::Full(patience)),
         };
+        let until = *until.get_or_insert_with(|| self.clock.now() + patience);
+        let left = || until.since(self.clock.now());
         while let Some(mut connection) = self.rested() {
             match timeout(left(), rows(&mut connection, text.clone())).await {
                 Err(_) => return Err(Trouble::Silent(patience)),
@@ -238,6 +241,7 @@ where
 
     fn put_back(self: &Arc<Self>, connection: C) {
         let since = self.clock.now();
+        self.progress.answered();
         self.idle().push(Idle { connection, since });
         if !self.closes.swap(true, Ordering::AcqRel) {
             tokio::spawn(close_overdue(Arc::downgrade(self)));

@@ -1,9 +1,9 @@
 //! Rows, whose columns are in the same order in every database.
 
-use bramah_core::{Claim, Error, Result, SessionId};
+use bramah_core::{Claim, ClaimId, Error, Fence, Name, Result, SessionId};
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
-use crate::{Answer, Break, Found, Renewed, Seen};
+use crate::{Answer, Break, Found, Head, Renewed, Seen};
 
 /// What a row could not be read as.
 type Unread = sqlx::Error;
@@ -46,6 +46,29 @@ where
     pub fn session(&self, at: usize) -> Result<SessionId, Unread> {
         let text: String = self.0.try_get(at)?;
         text.parse().map_err(|error: Error| sqlx::Error::Decode(error.into()))
+    }
+
+    /// Which claim: the session and the number.
+    fn id(&self, from: usize) -> Result<ClaimId, Unread> {
+        Ok(ClaimId { session: self.session(from)?, seq: self.whole(from + 1)? })
+    }
+
+    /// A claim that is held: the session, the number and the fence.
+    ///
+    /// # Errors
+    /// For columns that are not these.
+    pub fn granted(&self) -> Result<(ClaimId, Fence), Unread> {
+        Ok((self.id(0)?, Fence::new(self.whole(2)?)))
+    }
+
+    /// The first waiter of a line: the name, the session, the number, and whether the line has to be advanced.
+    ///
+    /// # Errors
+    /// For columns that are not these.
+    pub fn head(&self) -> Result<Head, Unread> {
+        let name: String = self.0.try_get(0)?;
+        let name = Name::new(name).map_err(|error| sqlx::Error::Decode(error.into()))?;
+        Ok(Head { name, id: self.id(1)?, is_stuck: self.0.try_get(3)? })
     }
 
     /// A claim: the name, the capacity, the weight, the ttl, the lease and the note.

@@ -13,23 +13,31 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, ClaimId, Engine, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
-    Standing, Survey, Wait, Wake,
+    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result,
+    Scope, SessionId, Standing, Survey, Wait, Wake,
 };
 use bramah_remote::Flights;
 
 use crate::{
     Answer, Base, Footing, Office, Renewed, Shelved, Wakes,
+    lanes::{Call, Kind, Lanes},
     poll::Poll,
     survey::{self, Sight, claim_of},
 };
 
-/// The longest time that a waiter trusts to be told, and how often one without a place asks where nobody tells.
+/// How often a waiter without a place asks, where it is told of changes and where it is not.
 const TRUST: Duration = Duration::from_secs(2);
 const UNTOLD: Duration = Duration::from_millis(100);
 
+/// What the database has a waiter sleep that is not the first: until it is told. The renewal of its session finds out what it was
+/// not told, for all waiters at once.
+const BEHIND: Duration = Duration::from_secs(3600);
+
+/// The database counts so many claims ahead of one, and no further.
+const COUNTED: u32 = 32;
+
 /// How many claims one call renews.
-const BATCH: usize = 500;
+const BATCH: usize = 2_000;
 
 /// The largest number that a claim can have in a database.
 const LAST: u64 = i64::MAX.unsigned_abs();
@@ -45,6 +53,7 @@ pub struct Inner<B> {
     wakes: Arc<Wakes>,
     flights: Arc<Flights>,
     poll: Arc<Poll>,
+    lanes: Lanes,
     examined: AtomicBool,
 }
 
@@ -57,6 +66,7 @@ impl<B: Base> Table<B> {
             wakes: Arc::default(),
             flights: Arc::default(),
             poll: Arc::default(),
+            lanes: Lanes::default(),
             examined: AtomicBool::new(false),
         }))
     }
@@ -117,22 +127,21 @@ impl<B: Base> Inner<B> {
     async fn claim(&self, claim: Arc<Claim>) -> Result<Standing> {
         let (id, patience) = (claim.id, self.patience(claim.ttl));
         // Armed before it is asked, so that nothing in between is missed.
-        let place =
-            (claim.again || claim.wait == Wait::Line).then(|| self.wakes.place(id, claim.is_exclusive()));
+        let place = (claim.again || claim.wait == Wait::Line)
+            .then(|| self.wakes.place(id, &claim.name, claim.is_exclusive()));
         let watch =
             (!claim.again && claim.wait == Wait::Watch).then(|| self.wakes.watch(claim.name.as_str()));
-        let answer = if claim.again {
-            self.base.clone().ask(claim.clone(), patience).await
-        } else {
-            self.base.clone().enter(claim.clone(), patience).await
-        };
+        let answer = self.said(claim.clone(), patience).await;
         let told = self.base.footing(id.session) == Footing::Told;
         match (answer, place, watch) {
             (Ok(Answer::Queued { ahead, sleep }), Some(wake), _) => {
+                if sleep < BEHIND {
+                    self.wakes.is_first(id);
+                }
                 if !told {
                     self.poll.go(&self.office, &self.base, &self.wakes);
                 }
-                Ok(Standing::Queued { ahead: Some(ahead), wake, sleep: sleep.min(TRUST) })
+                Ok(Standing::Queued { ahead: Some(ahead).filter(|ahead| *ahead < COUNTED), wake, sleep })
             }
             (Ok(Answer::Watching { sleep }), _, Some((wake, _))) => {
                 let trust = if told { TRUST } else { UNTOLD.mul_f64(0.5 + fastrand::f64() / 2.0) };
@@ -159,6 +168,25 @@ impl<B: Base> Inner<B> {
         }
     }
 
+    /// What the database says to a claim, in its turn.
+    async fn said(&self, claim: Arc<Claim>, patience: Duration) -> Result<Answer> {
+        let call = self.begin(&claim.name, Kind::Claim, patience).await?;
+        let answer = match claim.again {
+            true => self.base.clone().ask(claim, patience).await,
+            false => self.base.clone().enter(claim, patience).await,
+        };
+        settle(call, answer)
+    }
+
+    /// Waits for the turn of a call about a name.
+    async fn begin(&self, name: &Name, kind: Kind, patience: Duration) -> Result<Call> {
+        self.lanes.begin(name, kind, patience).await.ok_or_else(|| {
+            let text =
+                format!("{}: no call about {name} was answered for {patience:.1?}", self.base.server());
+            Error::new(ErrorKind::Unavailable, text)
+        })
+    }
+
     async fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Renewal {
         let mut renewal = Renewal::default();
         let mut waiting: Vec<Name> = Vec::new();
@@ -179,7 +207,8 @@ impl<B: Base> Inner<B> {
             for claim in batch {
                 match found.remove(&claim.id.seq) {
                     None => renewal.gone.push(claim.id),
-                    Some(renewed) if renewed.held => {}
+                    // A waiter that does not know was not told.
+                    Some(renewed) if renewed.held => self.wakes.ask(claim.id),
                     Some(_) => {
                         renewal.waiting.push(claim.id);
                         waiting.push(claim.name.clone());
@@ -195,11 +224,23 @@ impl<B: Base> Inner<B> {
         waiting.sort_unstable();
         waiting.dedup();
         if !waiting.is_empty()
-            && let Err(error) = self.base.clone().nudge(waiting, patience).await
+            && let Err(error) = self.advance(waiting, patience).await
         {
             tracing::debug!(%error, "lines were not advanced");
         }
         renewal
+    }
+
+    /// Advances those of these lines in which somebody has died, and has the first waiters ask that do not know that they are.
+    async fn advance(&self, names: Vec<Name>, patience: Duration) -> Result<()> {
+        for head in self.base.clone().heads(names, patience).await? {
+            if head.is_stuck {
+                self.base.clone().nudge(head.name, patience).await?;
+            } else {
+                self.wakes.head(head.id);
+            }
+        }
+        Ok(())
     }
 
     async fn withdraw(&self, claim: Arc<Claim>, exit: Exit, landing: impl Future<Output = ()>) -> Result<()> {
@@ -207,10 +248,19 @@ impl<B: Base> Inner<B> {
         landing.await;
         // Of somebody else's claim little more may be known than that it ends soon.
         let patience = if exit == Exit::Own { self.patience(claim.ttl) } else { self.base.timeout() };
+        let call = self.begin(&claim.name, Kind::Release, patience).await?;
         let left = self.base.clone().leave(claim, exit, patience).await;
         self.poll.hint();
-        left
+        settle(call, left)
     }
+}
+
+/// A call is over. One that was answered, whatever the answer, shows those who queue behind it that the database is there.
+fn settle<T>(call: Call, answer: Result<T>) -> Result<T> {
+    if answer.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Unavailable) {
+        call.answered();
+    }
+    answer
 }
 
 /// Claims by their numbers, so many at once, and the numbers that each batch answers for: all of them together for all.
@@ -319,7 +369,7 @@ mod tests {
 
     #[test]
     fn batches_answer_for_every_number_once() {
-        for count in [0, 1, 499, 500, 501, 1700] {
+        for count in [0, 1, 1_999, 2_000, 2_001, 6_100] {
             let claims: Vec<_> = (0..count).rev().map(|n| claim(3 * n + 7)).collect();
             let batches = batches(&claims);
             let mut next = 0;

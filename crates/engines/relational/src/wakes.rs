@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use bramah_core::{Alarm, Bell, ClaimId, Fence, Opening, SessionId, Wake, Woken};
+use bramah_core::{Alarm, Bell, ClaimId, Fence, Name, Opening, SessionId, Wake, Woken};
 
 /// The waiters of this process. Whoever hears the database, or asks it for all of them, tells it here.
 #[derive(Debug, Default)]
@@ -13,14 +13,25 @@ pub struct Wakes(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Those with a place in line, and whether they want it alone.
-    places: HashMap<ClaimId, (Bell, bool)>,
+    /// Those with a place in line.
+    places: HashMap<ClaimId, Place>,
     /// Those without one, by name.
     watchers: HashMap<String, Vec<(u64, Bell)>>,
     watches: u64,
     /// At how many entries of either kind those are removed whom nobody waits for any more.
     most: usize,
     alarms: HashMap<SessionId, Alarm>,
+}
+
+/// One that waits in line.
+#[derive(Debug)]
+struct Place {
+    bell: Bell,
+    name: Name,
+    /// Whether it wants the lock alone.
+    alone: bool,
+    /// Whether it knows that it is the first of those who wait, and so when to ask.
+    first: bool,
 }
 
 /// So few entries are never looked through.
@@ -32,7 +43,7 @@ impl Waiting {
         if self.places.len() + self.watchers.len() < self.most.max(FEW) {
             return;
         }
-        self.places.retain(|_, (bell, _)| !bell.is_deaf());
+        self.places.retain(|_, place| !place.bell.is_deaf());
         self.watchers.retain(|_, watchers| {
             watchers.retain(|(_, bell)| !bell.is_deaf());
             !watchers.is_empty()
@@ -57,12 +68,41 @@ impl Wakes {
     }
 
     /// The wake of a claim that is about to ask for a place, or about its place.
-    pub(crate) fn place(&self, id: ClaimId, alone: bool) -> Wake {
+    pub(crate) fn place(&self, id: ClaimId, name: &Name, alone: bool) -> Wake {
         let (bell, wake) = Wake::pair();
         let mut waiting = self.waiting();
         waiting.tidy();
-        waiting.places.insert(id, (bell, alone));
+        waiting.places.insert(id, Place { bell, name: name.clone(), alone, first: false });
         wake
+    }
+
+    /// It was told when to ask, as the first of those who wait.
+    pub(crate) fn is_first(&self, id: ClaimId) {
+        if let Some(place) = self.waiting().places.get_mut(&id) {
+            place.first = true;
+        }
+    }
+
+    /// A claim is the first of those who wait, and asks if it does not know.
+    pub(crate) fn head(&self, id: ClaimId) {
+        let place = {
+            let mut waiting = self.waiting();
+            match waiting.places.get(&id) {
+                Some(place) if !place.first => waiting.places.remove(&id),
+                _ => None,
+            }
+        };
+        if let Some(place) = place {
+            place.bell.ring(Woken::Ask);
+        }
+    }
+
+    /// A claim does not stand where its waiter believes: it asks.
+    pub(crate) fn ask(&self, id: ClaimId) {
+        let place = self.waiting().places.remove(&id);
+        if let Some(place) = place {
+            place.bell.ring(Woken::Ask);
+        }
     }
 
     /// It does not wait.
@@ -94,18 +134,25 @@ impl Wakes {
         }
     }
 
-    /// Which claims wait in line now.
-    pub(crate) fn places(&self) -> Vec<ClaimId> {
+    /// In which lines claims wait now, and of which sessions, each once.
+    pub(crate) fn lines(&self) -> (Vec<Name>, Vec<SessionId>) {
         let mut waiting = self.waiting();
-        waiting.places.retain(|_, (bell, _)| !bell.is_deaf());
-        waiting.places.keys().copied().collect()
+        waiting.places.retain(|_, place| !place.bell.is_deaf());
+        let mut names: Vec<&Name> = waiting.places.values().map(|place| &place.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let names = names.into_iter().cloned().collect();
+        let mut sessions: Vec<SessionId> = waiting.places.keys().map(|id| id.session).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        (names, sessions)
     }
 
     /// A claim was granted.
     pub fn granted(&self, id: ClaimId, fence: Fence) {
         let place = self.waiting().places.remove(&id);
-        if let Some((bell, alone)) = place {
-            bell.ring(Woken::Held(alone.then_some(fence)));
+        if let Some(place) = place {
+            place.bell.ring(Woken::Held(place.alone.then_some(fence)));
         }
     }
 
@@ -115,8 +162,8 @@ impl Wakes {
             let mut waiting = self.waiting();
             (waiting.places.remove(&id), waiting.alarms.get(&id.session).cloned())
         };
-        if let Some((bell, _)) = place {
-            bell.ring(Woken::Ask);
+        if let Some(place) = place {
+            place.bell.ring(Woken::Ask);
         }
         alarm.unwrap_or_default().ring(id);
     }
@@ -136,7 +183,7 @@ impl Wakes {
             (std::mem::take(&mut waiting.places), std::mem::take(&mut waiting.watchers))
         };
         let watchers = watchers.into_values().flatten().map(|(_, bell)| bell);
-        for bell in places.into_values().map(|(bell, _)| bell).chain(watchers) {
+        for bell in places.into_values().map(|place| place.bell).chain(watchers) {
             bell.ring(Woken::Ask);
         }
     }
@@ -171,6 +218,10 @@ mod tests {
 
     const SESSION: SessionId = SessionId::from_bits(7);
 
+    fn name() -> Name {
+        Name::new("a").unwrap()
+    }
+
     fn id(seq: u64) -> ClaimId {
         ClaimId { session: SESSION, seq }
     }
@@ -178,11 +229,23 @@ mod tests {
     #[tokio::test]
     async fn a_grant_reaches_its_waiter_alone() {
         let wakes = Wakes::default();
-        let (alone, beside) = (wakes.place(id(1), true), wakes.place(id(2), false));
+        let (alone, beside) = (wakes.place(id(1), &name(), true), wakes.place(id(2), &name(), false));
         wakes.hear(SESSION, "g 1 42");
         wakes.hear(SESSION, "g 2 43");
         assert_eq!(alone.await, Woken::Held(Some(Fence::new(42))));
         assert_eq!(beside.await, Woken::Held(None));
+    }
+
+    #[tokio::test]
+    async fn the_first_of_those_who_wait_is_told_once() {
+        let wakes = Wakes::default();
+        let (knows, does_not) = (wakes.place(id(1), &name(), true), wakes.place(id(2), &name(), true));
+        wakes.is_first(id(1));
+        wakes.head(id(1));
+        wakes.head(id(2));
+        assert_eq!(does_not.await, Woken::Ask);
+        wakes.hear(SESSION, "g 1 42");
+        assert_eq!(knows.await, Woken::Held(Some(Fence::new(42))), "it was told although it knew");
     }
 
     #[tokio::test]
@@ -193,7 +256,7 @@ mod tests {
         wakes.hear(SESSION, "w a b");
         assert_eq!(first.await, Woken::Ask);
         assert_eq!(second.await, Woken::Ask, "a wake whose bell is gone asks");
-        let place = wakes.place(id(1), true);
+        let place = wakes.place(id(1), &name(), true);
         wakes.all();
         assert_eq!(place.await, Woken::Ask);
     }
@@ -203,10 +266,10 @@ mod tests {
     fn watches_and_places_that_were_given_up_are_forgotten() {
         let wakes = Wakes::default();
         let kept: Vec<_> =
-            (0..10).map(|n| (wakes.watch(&format!("kept/{n}")), wakes.place(id(n), true))).collect();
+            (0..10).map(|n| (wakes.watch(&format!("kept/{n}")), wakes.place(id(n), &name(), true))).collect();
         for n in 0..100_000 {
             drop(wakes.watch(&format!("name/{n}")));
-            drop(wakes.place(id(1000 + n), true));
+            drop(wakes.place(id(1000 + n), &name(), true));
         }
         let (watchers, places) = {
             let waiting = wakes.waiting();
@@ -219,10 +282,10 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_left_alone() {
         let wakes = Wakes::default();
-        let _place = wakes.place(id(1), true);
+        let _place = wakes.place(id(1), &name(), true);
         for text in ["", "g", "g 1", "g x 1", "g 1 x", "b", "b x", "z 1", "g  ", "w"] {
             wakes.hear(SESSION, text);
         }
-        assert_eq!(wakes.places(), [id(1)]);
+        assert_eq!(wakes.lines(), (vec![name()], vec![SESSION]));
     }
 }

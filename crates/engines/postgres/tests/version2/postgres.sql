@@ -1,0 +1,611 @@
+-- Bramah's locks: tables and functions, version 2. Written by `bramah init`, which may be run again at any time, and
+-- brings those of version 1 up to date.
+--
+-- A lock is a line of claims, a row each, in the order of their tickets. A claim is held when everything ahead of it, plus
+-- itself, fits the capacity. Every function that changes a line takes its name's lock first, and keeps it to the end of the
+-- transaction, so that places become visible in order; time is that of this server, read after the lock was taken.
+--
+-- Nothing waits in a circle: a transaction takes one name's lock, then locks rows of that name alone, in the order of their
+-- tickets. A renewal takes no name's lock, and locks rows of many names, in the order of their tickets.
+--
+-- SELECT * FROM bramah_locks shows who holds what. bramah_enter and bramah_leave have what bramah_guard does in themselves: a
+-- function that calls no other on its way through an empty line is the faster for it.
+
+CREATE TABLE IF NOT EXISTS bramah_schema (
+  version integer NOT NULL PRIMARY KEY,
+  since   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TABLE IF NOT EXISTS bramah_claims (
+  -- The place in line, and the fence of a grant that is exclusive: later grants have larger ones.
+  ticket   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name     text COLLATE "C" NOT NULL,
+  session  uuid NOT NULL,
+  seq      bigint NOT NULL,
+  capacity bigint NOT NULL,
+  weight   bigint NOT NULL,
+  held     boolean NOT NULL,
+  -- A larger fence than the ticket, where one was asked for.
+  raised   bigint,
+  entered  timestamptz NOT NULL,
+  granted  timestamptz,
+  -- It is gone after that.
+  until    timestamptz NOT NULL,
+  -- Milliseconds: how long it is held after a sign of life, how long it may wait after one, and its fixed length.
+  ttl      bigint NOT NULL,
+  kept     bigint NOT NULL,
+  lease    bigint,
+  -- It was granted while it waited, and its fixed length has not begun.
+  fresh    boolean NOT NULL DEFAULT false,
+  note     text NOT NULL,
+  UNIQUE (session, seq)
+) WITH (fillfactor = 70);
+
+CREATE INDEX IF NOT EXISTS bramah_claims_line ON bramah_claims (name, ticket);
+
+-- Who is behind a session, for those who look.
+CREATE TABLE IF NOT EXISTS bramah_sessions (
+  session uuid PRIMARY KEY,
+  about   text NOT NULL,
+  until   timestamptz NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS bramah_sessions_until ON bramah_sessions (until);
+
+-- Names whose fences were raised above the tickets.
+CREATE TABLE IF NOT EXISTS bramah_floors (
+  name  text COLLATE "C" PRIMARY KEY,
+  fence bigint NOT NULL
+);
+
+-- Who wants to be told that a line has room, and has no place in it.
+CREATE TABLE IF NOT EXISTS bramah_watchers (
+  name    text COLLATE "C" NOT NULL,
+  session uuid NOT NULL,
+  until   timestamptz NOT NULL,
+  PRIMARY KEY (name, session)
+);
+
+CREATE INDEX IF NOT EXISTS bramah_watchers_until ON bramah_watchers (until);
+
+-- The last hold of each name that was ended by force.
+CREATE TABLE IF NOT EXISTS bramah_breaks (
+  name    text COLLATE "C" PRIMARY KEY,
+  session uuid NOT NULL,
+  seq     bigint NOT NULL,
+  by      text NOT NULL,
+  reason  text NOT NULL,
+  at      timestamptz NOT NULL
+);
+
+CREATE OR REPLACE VIEW bramah_locks AS
+  SELECT c.name, c.held, c.ticket, CASE WHEN c.held AND c.weight = c.capacity THEN coalesce(c.raised, c.ticket) END AS fence,
+         s.about, c.note, c.entered, c.granted, c.until
+    FROM bramah_claims c LEFT JOIN bramah_sessions s USING (session)
+   WHERE c.until > clock_timestamp()
+   ORDER BY c.name, c.ticket;
+
+-- The lock of a name, to the end of the transaction.
+CREATE OR REPLACE FUNCTION bramah_guard(p_name text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'bramah needs transactions that read what was committed before each statement'
+      USING ERRCODE = 'BR001', HINT = 'set default_transaction_isolation to ''read committed'' for this user';
+  END IF;
+  PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
+END $$;
+
+CREATE OR REPLACE FUNCTION bramah_tell(p_session uuid, p_what text) RETURNS void LANGUAGE sql AS $$
+  SELECT pg_notify('bramah_' || replace(p_session::text, '-', ''), p_what)
+$$;
+
+-- The fence of a grant. Names whose fences were raised are few.
+CREATE OR REPLACE FUNCTION bramah_mint(p_name text, p_ticket bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_fence bigint;
+BEGIN
+  IF EXISTS (SELECT FROM bramah_floors WHERE name = p_name) THEN
+    UPDATE bramah_floors SET fence = greatest(fence + 1, p_ticket) WHERE name = p_name RETURNING fence INTO v_fence;
+  END IF;
+  RETURN v_fence;
+END $$;
+
+-- Takes out who is dead, and makes holders of those who fit now. The name's lock is held. With p_session and p_seq a claim of this
+-- name is taken out too if p_leaves, and is else locked for its caller, in its turn. Whether anybody is left.
+-- Holders have smaller tickets than all who wait, so rows are locked in the order of their tickets.
+DROP FUNCTION IF EXISTS bramah_advance(text, boolean);
+CREATE OR REPLACE FUNCTION bramah_advance(p_name text, p_session uuid, p_seq bigint, p_leaves boolean)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_now   timestamptz := clock_timestamp();
+  v_freed boolean := p_leaves;
+  v_used  bigint;
+  v_head  bramah_claims%ROWTYPE;
+BEGIN
+  DELETE FROM bramah_claims WHERE ticket IN (
+    SELECT ticket FROM bramah_claims
+     WHERE name = p_name AND held AND (until <= v_now OR session = p_session AND seq = p_seq) ORDER BY ticket FOR UPDATE
+  ) AND (until <= v_now OR p_leaves AND session = p_session AND seq = p_seq);
+  v_freed := v_freed OR FOUND;
+  SELECT coalesce(sum(weight), 0) INTO v_used FROM bramah_claims WHERE name = p_name AND held;
+  LOOP
+    SELECT * INTO v_head FROM bramah_claims WHERE name = p_name AND NOT held ORDER BY ticket LIMIT 1 FOR UPDATE;
+    EXIT WHEN NOT FOUND;
+    IF v_head.until <= v_now OR p_leaves AND v_head.session = p_session AND v_head.seq = p_seq THEN
+      DELETE FROM bramah_claims WHERE ticket = v_head.ticket;
+      CONTINUE;
+    END IF;
+    IF v_used + v_head.weight > v_head.capacity THEN
+      IF p_leaves THEN
+        DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
+      END IF;
+      RETURN true;
+    END IF;
+    v_head.raised := bramah_mint(p_name, v_head.ticket);
+    UPDATE bramah_claims
+       SET held = true, granted = v_now, until = v_now + v_head.kept * interval '1 ms', raised = v_head.raised,
+           fresh = v_head.lease IS NOT NULL
+     WHERE ticket = v_head.ticket;
+    PERFORM bramah_tell(v_head.session, 'g ' || v_head.seq || ' ' || coalesce(v_head.raised, v_head.ticket));
+    v_used := v_used + v_head.weight;
+  END LOOP;
+  -- Nobody waits: those without a place may try.
+  IF v_freed THEN
+    PERFORM bramah_tell(w.session, 'w ' || p_name) FROM bramah_watchers w WHERE w.name = p_name AND w.until > v_now;
+    IF FOUND THEN
+      DELETE FROM bramah_watchers WHERE name = p_name;
+    END IF;
+  END IF;
+  RETURN v_used > 0;
+END $$;
+
+-- Where one stands that has a place, which this proves the life of. The name's lock is held, and the line advanced.
+--   h held, with its fence and what is left of a fixed length; q waits, with how many are ahead, and how long to wait at the
+--   most; g it is not there
+CREATE OR REPLACE FUNCTION bramah_standing(
+  p_name text, p_session uuid, p_seq bigint, p_ttl bigint, p_kept bigint, p_note text, p_floor bigint,
+  OUT state text, OUT fence bigint, OUT remains bigint, OUT ahead bigint, OUT sleep bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_now   timestamptz := clock_timestamp();
+  v_claim bramah_claims%ROWTYPE;
+BEGIN
+  SELECT * INTO v_claim FROM bramah_claims WHERE session = p_session AND seq = p_seq FOR UPDATE;
+  IF NOT FOUND THEN
+    state := 'g';
+    RETURN;
+  END IF;
+  IF NOT v_claim.held THEN
+    UPDATE bramah_claims SET until = v_now + p_kept * interval '1 ms' WHERE ticket = v_claim.ticket;
+    SELECT count(*) INTO ahead FROM bramah_claims WHERE name = p_name AND ticket < v_claim.ticket;
+    state := 'q';
+    sleep := bramah_patience(p_name, v_claim.ticket, p_kept);
+    RETURN;
+  END IF;
+  IF v_claim.lease IS NULL THEN
+    v_claim.until := v_now + p_ttl * interval '1 ms';
+  ELSIF v_claim.fresh THEN
+    v_claim.until := v_now + v_claim.lease * interval '1 ms';
+  END IF;
+  IF p_floor > coalesce(v_claim.raised, v_claim.ticket) THEN
+    v_claim.raised := p_floor;
+    INSERT INTO bramah_floors AS f (name, fence) VALUES (p_name, p_floor)
+      ON CONFLICT ON CONSTRAINT bramah_floors_pkey DO UPDATE SET fence = greatest(f.fence, excluded.fence);
+  END IF;
+  UPDATE bramah_claims
+     SET until = v_claim.until, fresh = false, raised = v_claim.raised, ttl = p_ttl, kept = p_kept, note = p_note
+   WHERE ticket = v_claim.ticket;
+  state := 'h';
+  fence := coalesce(v_claim.raised, v_claim.ticket);
+  IF v_claim.lease IS NOT NULL THEN
+    remains := greatest(ceil(extract(epoch FROM v_claim.until - v_now) * 1000), 1);
+  END IF;
+END $$;
+
+-- How long one at this place trusts to be told: the first of those who wait times the holders.
+CREATE OR REPLACE FUNCTION bramah_patience(p_name text, p_ticket bigint, p_kept bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_end timestamptz;
+BEGIN
+  IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name AND NOT held AND ticket < p_ticket) THEN
+    RETURN p_kept;
+  END IF;
+  SELECT min(until) INTO v_end FROM bramah_claims WHERE name = p_name AND held;
+  RETURN greatest(ceil(extract(epoch FROM v_end - clock_timestamp()) * 1000) + 1, 1);
+END $$;
+
+-- Enters the line. Answers as above, or
+--   r refused; w it has no place and is told when there is room; c the line is in use with another capacity, in ahead
+CREATE OR REPLACE FUNCTION bramah_enter(
+  p_name text, p_session uuid, p_seq bigint, p_capacity bigint, p_weight bigint, p_ttl bigint, p_kept bigint, p_lease bigint,
+  p_note text, p_wait text,
+  OUT state text, OUT fence bigint, OUT remains bigint, OUT ahead bigint, OUT sleep bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+  v_now     timestamptz;
+  v_used    bigint := 0;
+  v_waiting bigint := 0;
+  v_ticket  bigint;
+  v_raised  bigint;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard(p_name);
+  END IF;
+  PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
+  IF EXISTS (SELECT FROM bramah_claims WHERE name = p_name) AND bramah_advance(p_name, p_session, p_seq, false) THEN
+    IF EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq) THEN
+      SELECT * INTO state, fence, remains, ahead, sleep
+        FROM bramah_standing(p_name, p_session, p_seq, p_ttl, p_kept, p_note, NULL);
+      RETURN;
+    END IF;
+    SELECT sum(c.weight) FILTER (WHERE c.held), count(*) FILTER (WHERE NOT c.held), min(c.capacity)
+      INTO v_used, v_waiting, ahead FROM bramah_claims c WHERE c.name = p_name;
+    IF ahead <> p_capacity THEN
+      state := 'c';
+      RETURN;
+    END IF;
+  END IF;
+  v_now := clock_timestamp();
+  IF v_waiting = 0 AND v_used + p_weight <= p_capacity THEN
+    INSERT INTO bramah_claims AS c
+        (name, session, seq, capacity, weight, held, entered, granted, until, ttl, kept, lease, note)
+      VALUES (p_name, p_session, p_seq, p_capacity, p_weight, true, v_now, v_now,
+              v_now + coalesce(p_lease, p_ttl) * interval '1 ms', p_ttl, p_kept, p_lease, p_note)
+      RETURNING c.ticket INTO v_ticket;
+    IF EXISTS (SELECT FROM bramah_floors WHERE name = p_name) THEN
+      v_raised := bramah_mint(p_name, v_ticket);
+      UPDATE bramah_claims SET raised = v_raised WHERE ticket = v_ticket;
+    END IF;
+    state := 'h';
+    fence := coalesce(v_raised, v_ticket);
+    remains := p_lease;
+  ELSIF p_wait = 'l' THEN
+    INSERT INTO bramah_claims AS c
+        (name, session, seq, capacity, weight, held, entered, until, ttl, kept, lease, note)
+      VALUES (p_name, p_session, p_seq, p_capacity, p_weight, false, v_now, v_now + p_kept * interval '1 ms', p_ttl, p_kept,
+              p_lease, p_note)
+      RETURNING c.ticket INTO v_ticket;
+    state := 'q';
+    SELECT count(*) INTO ahead FROM bramah_claims WHERE name = p_name AND ticket < v_ticket;
+    sleep := bramah_patience(p_name, v_ticket, p_kept);
+  ELSIF p_wait = 'w' THEN
+    INSERT INTO bramah_watchers AS w (name, session, until) VALUES (p_name, p_session, v_now + p_ttl * interval '1 ms')
+      ON CONFLICT ON CONSTRAINT bramah_watchers_pkey DO UPDATE SET until = excluded.until;
+    state := 'w';
+    sleep := bramah_patience(p_name, 0, p_kept);
+  ELSE
+    state := 'r';
+  END IF;
+END $$;
+
+-- Asks about a claim, and never enters it.
+CREATE OR REPLACE FUNCTION bramah_ask(
+  p_name text, p_session uuid, p_seq bigint, p_ttl bigint, p_kept bigint, p_note text, p_floor bigint,
+  OUT state text, OUT fence bigint, OUT remains bigint, OUT ahead bigint, OUT sleep bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM bramah_guard(p_name);
+  IF EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq) THEN
+    PERFORM bramah_advance(p_name, p_session, p_seq, false);
+  END IF;
+  SELECT * INTO state, fence, remains, ahead, sleep
+    FROM bramah_standing(p_name, p_session, p_seq, p_ttl, p_kept, p_note, p_floor);
+END $$;
+
+-- Leaves, held or waiting. With p_by it is ended by force, and that is written down. Whether it was there.
+CREATE OR REPLACE FUNCTION bramah_leave(
+  p_name text, p_session uuid, p_seq bigint, p_by text, p_reason text
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_there  boolean;
+  v_others boolean;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard(p_name);
+  END IF;
+  PERFORM pg_advisory_xact_lock(1651663213, hashtext(p_name));
+  SELECT EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name),
+         EXISTS (SELECT FROM bramah_claims WHERE name = p_name AND (session <> p_session OR seq <> p_seq))
+           OR EXISTS (SELECT FROM bramah_watchers WHERE name = p_name)
+    INTO v_there, v_others;
+  IF NOT v_there THEN
+    RETURN false;
+  END IF;
+  IF p_by IS NOT NULL THEN
+    INSERT INTO bramah_breaks (name, session, seq, by, reason, at)
+      VALUES (p_name, p_session, p_seq, p_by, p_reason, clock_timestamp())
+      ON CONFLICT ON CONSTRAINT bramah_breaks_pkey DO UPDATE
+         SET session = excluded.session, seq = excluded.seq, by = excluded.by, reason = excluded.reason, at = excluded.at;
+    PERFORM bramah_tell(p_session, 'b ' || p_seq);
+  END IF;
+  IF v_others THEN
+    PERFORM bramah_advance(p_name, p_session, p_seq, true);
+  ELSE
+    DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq AND name = p_name;
+  END IF;
+  RETURN true;
+END $$;
+
+-- Advances a line that nobody asks about, and takes out all the dead in it: also those behind one that lives and waits.
+CREATE OR REPLACE FUNCTION bramah_nudge(p_name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_now timestamptz;
+BEGIN
+  PERFORM bramah_guard(p_name);
+  PERFORM bramah_advance(p_name, NULL, NULL, false);
+  v_now := clock_timestamp();
+  DELETE FROM bramah_claims WHERE ticket IN (
+    SELECT ticket FROM bramah_claims WHERE name = p_name AND NOT held AND until <= v_now ORDER BY ticket FOR UPDATE
+  ) AND until <= v_now;
+END $$;
+
+-- Names of lines in which somebody died a while ago, and whom nobody asks about: some of them, for whoever opens a session to
+-- nudge, each in a transaction of its own.
+DROP FUNCTION IF EXISTS bramah_sweep();
+CREATE OR REPLACE FUNCTION bramah_dead() RETURNS SETOF text LANGUAGE sql AS $$
+  SELECT d.name FROM (SELECT DISTINCT name FROM bramah_claims WHERE until < clock_timestamp() - interval '10 seconds') d
+   ORDER BY random() LIMIT 50
+$$;
+
+-- Writes down who is behind a session, for as long as it is heard of, and clears away some of what others have left. A session that
+-- was not heard of for long is kept for as long as any claim of it.
+CREATE OR REPLACE FUNCTION bramah_open(p_session uuid, p_about text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_now timestamptz := clock_timestamp();
+BEGIN
+  INSERT INTO bramah_sessions AS s (session, about, until) VALUES (p_session, p_about, v_now + interval '1 hour')
+    ON CONFLICT ON CONSTRAINT bramah_sessions_pkey DO UPDATE SET about = excluded.about, until = excluded.until;
+  WITH old AS MATERIALIZED (
+    SELECT s.session, (SELECT max(c.until) FROM bramah_claims c WHERE c.session = s.session) AS claimed
+      FROM bramah_sessions s WHERE s.until < v_now ORDER BY s.until LIMIT 50 FOR UPDATE OF s SKIP LOCKED
+  ), kept AS (
+    UPDATE bramah_sessions s SET until = greatest(old.claimed, v_now + interval '1 minute')
+      FROM old WHERE s.session = old.session AND old.claimed > v_now
+  )
+  DELETE FROM bramah_sessions s USING old WHERE s.session = old.session AND (old.claimed > v_now) IS NOT TRUE;
+  DELETE FROM bramah_watchers WHERE (name, session) IN (
+    SELECT name, session FROM bramah_watchers WHERE until < v_now - interval '1 minute' ORDER BY until LIMIT 50
+       FOR UPDATE SKIP LOCKED
+  );
+END $$;
+
+-- Forgets who is behind a session that is closed, unless it has left a claim behind.
+CREATE OR REPLACE FUNCTION bramah_close(p_session uuid) RETURNS void LANGUAGE sql AS $$
+  DELETE FROM bramah_sessions s WHERE s.session = p_session
+     AND NOT EXISTS (SELECT FROM bramah_claims c WHERE c.session = p_session AND c.until > clock_timestamp())
+$$;
+
+-- Proves the life of claims of one session that have not expired, and lists what else it has in any line, with numbers in a span:
+-- the spans of all calls of a round have each number once. Rows are locked in the order of their tickets, as elsewhere, and without
+-- any name's lock.
+CREATE OR REPLACE FUNCTION bramah_renew(
+  p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[], p_first bigint, p_last bigint
+)
+RETURNS TABLE (seq bigint, held boolean, asked boolean, name text, capacity bigint, weight bigint, ttl bigint, lease bigint, note text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  UPDATE bramah_sessions SET until = clock_timestamp() + interval '1 hour'
+    WHERE session = p_session AND until < clock_timestamp() + interval '30 minutes';
+  PERFORM FROM bramah_claims c
+    WHERE c.session = p_session AND c.seq = ANY (p_seqs) AND c.until > clock_timestamp() ORDER BY c.ticket FOR UPDATE;
+  RETURN QUERY
+    WITH asked AS (SELECT * FROM unnest(p_seqs, p_ttls, p_kepts) AS a (seq, ttl, kept)),
+    renewed AS (
+      UPDATE bramah_claims c
+         SET until = CASE
+               WHEN NOT c.held THEN clock_timestamp() + a.kept * interval '1 ms'
+               WHEN c.lease IS NULL OR c.fresh THEN clock_timestamp() + a.ttl * interval '1 ms'
+               ELSE c.until END,
+             ttl = a.ttl, kept = a.kept
+        FROM asked a
+       WHERE c.session = p_session AND c.seq = a.seq AND c.until > clock_timestamp()
+      RETURNING c.seq, c.held
+    )
+    SELECT r.seq, r.held, true, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text FROM renewed r
+    UNION ALL
+    SELECT c.seq, c.held, false, c.name::text, c.capacity, c.weight, c.ttl, c.lease, c.note FROM bramah_claims c
+     WHERE c.session = p_session AND c.seq BETWEEN p_first AND p_last AND c.until > clock_timestamp()
+       AND NOT EXISTS (SELECT FROM asked a WHERE a.seq = c.seq);
+END $$;
+
+-- The same as version 1 has it, for its clients that run while the tables are brought up to date: without it they would lose all that
+-- they hold.
+CREATE OR REPLACE FUNCTION bramah_renew(p_session uuid, p_seqs bigint[], p_ttls bigint[], p_kepts bigint[])
+RETURNS TABLE (seq bigint, held boolean, asked boolean, name text, capacity bigint, weight bigint, ttl bigint, lease bigint, note text)
+LANGUAGE sql AS $$
+  SELECT * FROM bramah_renew(p_session, p_seqs, p_ttls, p_kepts, 0::bigint, 9223372036854775807::bigint)
+$$;
+
+INSERT INTO bramah_schema (version) VALUES (2) ON CONFLICT DO NOTHING;
+
+-- Session mode: locks in the server's memory, each for as long as a connection (pg_advisory_lock). The rows here only say who has
+-- them and count the fences; whether somebody has one, pg_locks alone knows.
+
+-- What the server calls each lock, and its last fence. Rows stay. The space is 1 for one bigint and 2 for two integers, the first
+-- of them in the upper half of the key: as pg_locks has them.
+CREATE TABLE IF NOT EXISTS bramah_keys (
+  space smallint NOT NULL,
+  key   bigint NOT NULL,
+  name  text COLLATE "C" NOT NULL,
+  fence bigint NOT NULL,
+  PRIMARY KEY (space, key)
+) WITH (fillfactor = 70);
+
+-- Who has a lock, or waits for one. A row without an entry in pg_locks is what is left of one that has ended. It is not kept over
+-- a crash of the server, and neither are these locks.
+CREATE UNLOGGED TABLE IF NOT EXISTS bramah_places (
+  place    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  space    smallint NOT NULL,
+  key      bigint NOT NULL,
+  name     text COLLATE "C" NOT NULL,
+  session  uuid NOT NULL,
+  seq      bigint NOT NULL,
+  -- The connection: its number, and when it began, in microseconds.
+  pid      integer NOT NULL,
+  since    bigint NOT NULL,
+  capacity bigint NOT NULL,
+  weight   bigint NOT NULL,
+  ttl      bigint NOT NULL,
+  lease    bigint,
+  note     text NOT NULL,
+  fence    bigint,
+  entered  timestamptz NOT NULL,
+  granted  timestamptz,
+  -- Somebody wants it to be given up.
+  broken   boolean NOT NULL DEFAULT false,
+  UNIQUE (session, seq)
+);
+
+CREATE INDEX IF NOT EXISTS bramah_places_key ON bramah_places (space, key);
+
+-- The advisory locks of this database, with their keys in one piece.
+CREATE OR REPLACE VIEW bramah_advisory AS
+  SELECT l.pid, l.objsubid AS space, (l.classid::bigint << 32) | l.objid::bigint AS key, l.mode = 'ShareLock' AS shared,
+         l.granted, l.waitstart
+    FROM pg_locks l
+   WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database());
+
+-- When this connection began, as it has found out at its beginning.
+CREATE OR REPLACE FUNCTION bramah_since() RETURNS bigint LANGUAGE sql AS $$
+  SELECT current_setting('bramah.since')::bigint
+$$;
+
+CREATE OR REPLACE FUNCTION bramah_unlock(p_space smallint, p_key bigint, p_shared boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_one integer := (p_key >> 32)::integer;
+  v_two integer := ((p_key << 32) >> 32)::integer;
+BEGIN
+  IF p_space = 1 THEN
+    RETURN CASE WHEN p_shared THEN pg_advisory_unlock_shared(p_key) ELSE pg_advisory_unlock(p_key) END;
+  END IF;
+  RETURN CASE WHEN p_shared THEN pg_advisory_unlock_shared(v_one, v_two) ELSE pg_advisory_unlock(v_one, v_two) END;
+END $$;
+
+-- Writes down that this connection has a lock, and counts its fence. A lock whose key belongs to another name is let go.
+CREATE OR REPLACE FUNCTION bramah_took(p_space smallint, p_key bigint, p_name text, p_session uuid, p_seq bigint,
+  p_capacity bigint, p_weight bigint, p_ttl bigint, p_lease bigint, p_note text)
+RETURNS TABLE (state text, fence bigint, word text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_name  text;
+  v_fence bigint;
+BEGIN
+  INSERT INTO bramah_keys AS k (space, key, name, fence) VALUES (p_space, p_key, p_name, 1)
+    ON CONFLICT (space, key) DO UPDATE SET fence = k.fence + 1 WHERE k.name = excluded.name AND p_weight = p_capacity
+    RETURNING k.name, k.fence INTO v_name, v_fence;
+  IF NOT FOUND THEN
+    SELECT k.name, k.fence INTO v_name, v_fence FROM bramah_keys k WHERE k.space = p_space AND k.key = p_key;
+    IF v_name <> p_name THEN
+      PERFORM bramah_unlock(p_space, p_key, p_weight < p_capacity);
+      DELETE FROM bramah_places WHERE session = p_session AND seq = p_seq;
+      RETURN QUERY SELECT 'n', NULL::bigint, v_name;
+      RETURN;
+    END IF;
+  END IF;
+  UPDATE bramah_places SET granted = clock_timestamp(), fence = v_fence WHERE session = p_session AND seq = p_seq;
+  IF NOT FOUND THEN
+    INSERT INTO bramah_places (space, key, name, session, seq, pid, since, capacity, weight, ttl, lease, note, fence, entered, granted)
+      VALUES (p_space, p_key, p_name, p_session, p_seq, pg_backend_pid(), bramah_since(),
+              p_capacity, p_weight, p_ttl, p_lease, p_note, v_fence, clock_timestamp(), clock_timestamp());
+  END IF;
+  RETURN QUERY SELECT 'h', v_fence, NULL::text;
+END $$;
+
+-- Takes a lock if it is free.
+CREATE OR REPLACE FUNCTION bramah_take(p_space smallint, p_key bigint, p_name text, p_session uuid, p_seq bigint,
+  p_capacity bigint, p_weight bigint, p_ttl bigint, p_lease bigint, p_note text)
+RETURNS TABLE (state text, fence bigint, word text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_one   integer := (p_key >> 32)::integer;
+  v_two   integer := ((p_key << 32) >> 32)::integer;
+  v_other bigint;
+  v_name  text;
+  v_got   boolean;
+BEGIN
+  SELECT k.name INTO v_name FROM bramah_keys k WHERE k.space = p_space AND k.key = p_key;
+  IF v_name <> p_name THEN
+    RETURN QUERY SELECT 'n', NULL::bigint, v_name;
+    RETURN;
+  END IF;
+  -- What is left of those who have ended is there too, so pg_locks has the last word.
+  IF EXISTS (SELECT FROM bramah_places WHERE space = p_space AND key = p_key AND capacity <> p_capacity) THEN
+    SELECT p.capacity INTO v_other FROM bramah_places p JOIN bramah_advisory a USING (pid, space, key)
+      WHERE p.space = p_space AND p.key = p_key AND p.capacity <> p_capacity LIMIT 1;
+    IF FOUND THEN
+      RETURN QUERY SELECT 'c', NULL::bigint, v_other::text;
+      RETURN;
+    END IF;
+  END IF;
+  v_got := CASE
+    WHEN p_space = 1 AND p_weight < p_capacity THEN pg_try_advisory_lock_shared(p_key)
+    WHEN p_space = 1 THEN pg_try_advisory_lock(p_key)
+    WHEN p_weight < p_capacity THEN pg_try_advisory_lock_shared(v_one, v_two)
+    ELSE pg_try_advisory_lock(v_one, v_two)
+  END;
+  IF NOT v_got THEN
+    RETURN QUERY SELECT 'r', NULL::bigint, '1';
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM bramah_took(p_space, p_key, p_name, p_session, p_seq, p_capacity, p_weight, p_ttl, p_lease, p_note);
+END $$;
+
+-- Writes down that this connection will wait for a lock. How many are there already.
+CREATE OR REPLACE FUNCTION bramah_line_up(p_space smallint, p_key bigint, p_name text, p_session uuid, p_seq bigint,
+  p_capacity bigint, p_weight bigint, p_ttl bigint, p_lease bigint, p_note text)
+RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM bramah_places WHERE session = p_session AND seq = p_seq;
+  INSERT INTO bramah_places (space, key, name, session, seq, pid, since, capacity, weight, ttl, lease, note, entered)
+    VALUES (p_space, p_key, p_name, p_session, p_seq, pg_backend_pid(), bramah_since(),
+            p_capacity, p_weight, p_ttl, p_lease, p_note, clock_timestamp());
+  RETURN (SELECT count(*) FROM bramah_advisory WHERE space = p_space AND key = p_key);
+END $$;
+
+-- Releases a lock of this connection's, if it has it.
+CREATE OR REPLACE FUNCTION bramah_let_go(p_space smallint, p_key bigint, p_shared boolean, p_session uuid, p_seq bigint)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM bramah_places WHERE session = p_session AND seq = p_seq;
+  RETURN bramah_unlock(p_space, p_key, p_shared);
+END $$;
+
+-- Looks whether this connection has a lock, and nobody wants it to be given up; replaces its note, and raises its fence.
+CREATE OR REPLACE FUNCTION bramah_tend(p_space smallint, p_key bigint, p_session uuid, p_seq bigint, p_note text, p_floor bigint)
+RETURNS TABLE (state text, fence bigint, word text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_fence bigint;
+BEGIN
+  IF NOT EXISTS (SELECT FROM bramah_advisory
+                  WHERE pid = pg_backend_pid() AND space = p_space AND key = p_key AND granted) THEN
+    RETURN QUERY SELECT 'g', NULL::bigint, NULL::text;
+    RETURN;
+  END IF;
+  IF p_floor IS NOT NULL THEN
+    UPDATE bramah_keys SET fence = greatest(fence, p_floor) WHERE space = p_space AND key = p_key RETURNING fence INTO v_fence;
+  END IF;
+  UPDATE bramah_places p SET note = p_note, fence = coalesce(v_fence, p.fence)
+    WHERE p.session = p_session AND p.seq = p_seq AND p.pid = pg_backend_pid() AND NOT p.broken
+    RETURNING p.fence INTO v_fence;
+  RETURN QUERY SELECT CASE WHEN FOUND THEN 'h' ELSE 'g' END, v_fence, NULL::text;
+END $$;
+
+-- Wants a claim to be given up, and keeps a record of it.
+CREATE OR REPLACE FUNCTION bramah_evict(p_name text, p_session uuid, p_seq bigint, p_by text, p_reason text)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE bramah_places SET broken = true WHERE session = p_session AND seq = p_seq;
+  INSERT INTO bramah_breaks (name, session, seq, by, reason, at)
+    VALUES (p_name, p_session, p_seq, p_by, p_reason, clock_timestamp())
+    ON CONFLICT ON CONSTRAINT bramah_breaks_pkey DO UPDATE
+       SET session = excluded.session, seq = excluded.seq, by = excluded.by, reason = excluded.reason, at = excluded.at;
+END $$;
+
+-- Clears away rows of connections that have ended.
+CREATE OR REPLACE FUNCTION bramah_tidy() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM bramah_places p WHERE p.entered < clock_timestamp() - interval '1 minute'
+    AND NOT EXISTS (SELECT FROM bramah_advisory a WHERE a.pid = p.pid AND a.space = p.space AND a.key = p.key);
+END $$;
