@@ -70,6 +70,13 @@ impl Database {
     }
 
     pub(crate) fn other_version(&self, version: i64) -> Error {
+        if version == 0 {
+            let text = format!(
+                "{}: bramah's tables are incomplete, an earlier bramah init did not finish; run bramah init",
+                self.desk.server()
+            );
+            return Error::new(ErrorKind::Invalid, text);
+        }
         let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
         let text = format!(
             "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
@@ -125,7 +132,7 @@ impl Base for Database {
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(())
+        self.check_complete(patience).await
     }
 
     async fn open(
