@@ -82,3 +82,36 @@ async fn in_session_mode_the_server_has_the_locks_and_the_doctor_leaves_nothing(
     assert_eq!(found.severity, Severity::Problem);
     assert!(found.text.contains("a pooler hands its connections out by transaction"), "{}", found.text);
 }
+
+/// As after half of a dump was restored, or somebody has tidied up.
+#[tokio::test]
+async fn half_a_schema_is_told_and_init_completes_it() {
+    let server = Postgres::start().unwrap();
+    bramah::init(&server.url()).await.unwrap();
+    for (n, (drop, missing, mode, other)) in [
+        ("DROP FUNCTION bramah_leave", "bramah_leave()", "table", "session"),
+        ("DROP TABLE bramah_watchers", "bramah_watchers", "table", "session"),
+        ("DROP FUNCTION bramah_tend", "bramah_tend()", "session", "table"),
+        ("DROP VIEW bramah_advisory CASCADE", "bramah_advisory", "session", "table"),
+        ("DELETE FROM bramah_schema", "did not finish", "table", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        server.sql(drop).unwrap();
+        let url = |mode: &str| format!("{}?mode={mode}&pool={}", server.url(), n + 2);
+        let error = bramah::connect(&url(mode)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let said = error.to_string();
+        assert!(said.contains(missing) && said.ends_with("run bramah init"), "{said}");
+        let checkup = bramah::doctor::examine(&url(mode)).await.unwrap();
+        let finding = checkup.findings.iter().find(|finding| finding.code == "postgres.schema").unwrap();
+        assert!(finding.severity == Severity::Problem && finding.text == said, "{finding:?}");
+        assert!(!checkup.findings.iter().any(|finding| finding.code == "postgres.server"), "{checkup:?}");
+        if !other.is_empty() {
+            assert!(bramah::doctor::examine(&url(other)).await.unwrap().is_healthy(), "{drop} hurts {other}");
+        }
+        bramah::init(&server.url()).await.unwrap();
+        assert!(bramah::doctor::examine(&url(mode)).await.unwrap().is_healthy(), "after {drop}");
+    }
+}

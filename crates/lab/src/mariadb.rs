@@ -274,6 +274,18 @@ impl MariaDb {
         told(&mut self.user()?, text)
     }
 
+    /// Runs statements in a database as another user, over TCP.
+    ///
+    /// # Errors
+    ///
+    /// With what the client or the server complained about.
+    pub fn sql_as(&self, user: &str, password: &str, database: &str, text: &str) -> Result<String, String> {
+        let mut client = client(&self.daemon)?;
+        client.args(["--protocol=tcp", "--host=127.0.0.1"]).arg(format!("--port={}", self.port()));
+        client.args([format!("--user={user}"), format!("--database={database}")]);
+        told(client.env("MYSQL_PWD", password), text)
+    }
+
     /// Its own client with a session that lasts, as the user `bramah`.
     ///
     /// # Errors

@@ -19,7 +19,8 @@ pub enum Pooling {
     Session,
 }
 
-/// A PgBouncer before a PostgreSQL, for the same user and database.
+/// A PgBouncer before a PostgreSQL, for the same user and database. Apart from the pool mode its settings are the defaults, so that
+/// it refuses what a PgBouncer as it is installed refuses.
 #[derive(Debug)]
 pub struct PgBouncer {
     daemon: Daemon,
@@ -43,11 +44,9 @@ impl PgBouncer {
             Pooling::Session => "session",
         };
         let users = daemon.file("users");
-        // Drivers set digits when they connect, and it does not know about those.
         let settings = format!(
             "[databases]\nbramah = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
-             listen_port = {}\nunix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {}\npool_mode = {mode}\n\
-             ignore_startup_parameters = extra_float_digits\n",
+             listen_port = {}\nunix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {}\npool_mode = {mode}\n",
             postgres.port(),
             daemon.port(),
             users.display()

@@ -29,11 +29,15 @@ pub(crate) mod words {
         /// What begins a transaction of ours.
         const BEGIN: &'static str;
 
-        /// What fails if the server has ended the transaction, or lets nothing more happen in it.
+        /// What fails if that transaction has ended, also if another one was begun since, or if the server lets nothing more
+        /// happen in it.
         const ALIVE: &'static str;
 
         /// Whether [`ALIVE`](Self::ALIVE) failed because of that.
         fn is_over(why: &sqlx::Error) -> bool;
+
+        /// Whether this answer to `COMMIT` says for certain that the server has rolled back.
+        fn is_rolled_back(answer: &sqlx::Error) -> bool;
 
         /// Runs a statement and tells how many rows it matched.
         fn execute(

@@ -60,10 +60,13 @@ pub enum Error {
     },
     /// The call itself is wrong, whatever is in the table.
     Misuse(&'static str),
-    /// The transaction was over before its end: an error in it was not handed on, and the server has given it up. On MySQL and
-    /// MariaDB also a statement such as `create table` ends it.
+    /// The transaction was over before its end: an error in it was not handed on, and the server has given it up; or the closure ran
+    /// `ROLLBACK` or `COMMIT` itself. On MySQL and MariaDB also a statement such as `create table` ends it.
     Ended(sqlx::Error),
-    /// The answer to `COMMIT` did not come. It may have taken effect, or not. It is not tried again.
+    /// No answer to `COMMIT` came that says what became of it: the connection was lost, or the server ended it or the statement just
+    /// then. It may have taken effect, or not. It is not tried again.
+    ///
+    /// An error of the server's own, such as that of a deferred constraint or trigger, is [`Error::Sql`]: it has rolled back.
     InDoubt(sqlx::Error),
     /// Anything else of the database or the driver.
     Sql(sqlx::Error),

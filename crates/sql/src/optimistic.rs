@@ -75,8 +75,8 @@ impl<DB: Dialect> Optimistic<'_, DB> {
     /// Run again are [`Error::Conflict`], [`Error::Busy`] and what [`classify`](crate::classify) says may be. Any other error
     /// rolls back and is given at once; [`Error::other`] makes one of yours.
     ///
-    /// Hand on every error of the database. One that the closure keeps to itself has ended the transaction, and is
-    /// [`Error::Ended`] in the end.
+    /// Hand on every error of the database, and leave the end of the transaction to this call. An error that the closure keeps to
+    /// itself, or a `ROLLBACK` or `COMMIT` of its own, has ended the transaction, and is [`Error::Ended`] in the end.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::{Pool, Transaction};
 use tokio::sync::Mutex;
 
-use crate::{Error, Result, class::classify, dialect::Dialect, tx::Tx};
+use crate::{Error, Result, dialect::Dialect, tx::Tx};
 
 /// A transaction that is lent out.
 pub(crate) struct Lent<DB: Dialect>(Arc<Mutex<Transaction<'static, DB>>>);
@@ -27,7 +27,7 @@ impl<DB: Dialect> Lent<DB> {
         };
         let mut tx = lent.into_inner();
         let done = match done {
-            // A closure that kept an error to itself must not be told that its work is committed.
+            // A closure that kept an error to itself, or ended the transaction, must not be told that its work is committed.
             Ok(done) => match DB::raw(&mut tx, DB::ALIVE).await {
                 Ok(()) => Ok(done),
                 Err(why) if DB::is_over(&why) => Err(Error::Ended(why)),
@@ -37,7 +37,7 @@ impl<DB: Dialect> Lent<DB> {
             Err(why) => Err(why),
         };
         match done {
-            Ok(done) => tx.commit().await.map(|()| done).map_err(not_committed),
+            Ok(done) => tx.commit().await.map(|()| done).map_err(not_committed::<DB>),
             Err(why) => {
                 // If it fails, the connection is broken, and the server has rolled back or will.
                 let _ = tx.rollback().await;
@@ -48,9 +48,6 @@ impl<DB: Dialect> Lent<DB> {
 }
 
 /// Whether an error at the end means that nothing was committed, or that nobody knows.
-fn not_committed(why: sqlx::Error) -> Error {
-    let state = why.as_database_error().and_then(|why| why.code()).unwrap_or_default();
-    // A constraint that is looked at in the end, and a transaction that was rolled back; not "completion unknown".
-    let is_certain = state.starts_with("23") || (state.starts_with("40") && state != "40003");
-    if classify(&why).is_retryable() || is_certain { why.into() } else { Error::InDoubt(why) }
+fn not_committed<DB: Dialect>(answer: sqlx::Error) -> Error {
+    if DB::is_rolled_back(&answer) { answer.into() } else { Error::InDoubt(answer) }
 }

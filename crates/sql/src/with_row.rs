@@ -71,8 +71,8 @@ impl<DB: Dialect> WithRow<'_, DB> {
     /// Locks the row, hands it to `work`, and commits. An error of `work` rolls back. It is run once: for deadlocks put
     /// [`for_update`](crate::for_update) into [`optimistic`](crate::optimistic).
     ///
-    /// Hand on every error of the database. One that the closure keeps to itself has ended the transaction, and is
-    /// [`Error::Ended`] in the end.
+    /// Hand on every error of the database, and leave the end of the transaction to this call. An error that the closure keeps to
+    /// itself, or a `ROLLBACK` or `COMMIT` of its own, has ended the transaction, and is [`Error::Ended`] in the end.
     ///
     /// # Errors
     ///

@@ -30,11 +30,14 @@ pub(super) const KIND: Kind = Kind {
 
 fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![
-        Finding::new(
-            Severity::Ok,
-            "mysql.server",
-            format!("{} is {} and has bramah's tables", facts.server, facts.version),
-        ),
+        match &facts.unfit {
+            None => Finding::new(
+                Severity::Ok,
+                "mysql.server",
+                format!("{} is {} and has bramah's tables", facts.server, facts.version),
+            ),
+            Some(why) => Finding::new(Severity::Problem, "mysql.schema", why.clone()),
+        },
         durability(facts),
         failover(facts),
         Finding::new(
@@ -125,6 +128,7 @@ mod tests {
             sync_log: "0".into(),
             waits_for_replica: false,
             most_connections: 151,
+            unfit: None,
             expired: 0,
             is_session: false,
         }
@@ -141,6 +145,8 @@ mod tests {
             let facts = Facts { flushes: flushes.into(), ..facts() };
             assert_eq!(severity(&facts, "mysql.durability"), expected);
         }
+        let half = Facts { unfit: Some("run bramah init".into()), ..facts() };
+        assert_eq!(severity(&half, "mysql.schema"), Severity::Problem);
         let followed = Facts { logs: true, ..facts() };
         assert_eq!(severity(&followed, "mysql.failover"), Severity::Warning);
         let safe = Facts { logs: true, waits_for_replica: true, ..facts() };

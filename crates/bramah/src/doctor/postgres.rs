@@ -29,11 +29,14 @@ pub(super) const KIND: Kind = Kind {
 };
 
 fn judge(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![Finding::new(
-        Severity::Ok,
-        "postgres.server",
-        format!("PostgreSQL {} at {} takes writes and has bramah's tables", facts.version, facts.address),
-    )];
+    let mut findings = vec![match &facts.unfit {
+        None => Finding::new(
+            Severity::Ok,
+            "postgres.server",
+            format!("PostgreSQL {} at {} takes writes and has bramah's tables", facts.version, facts.address),
+        ),
+        Some(why) => Finding::new(Severity::Problem, "postgres.schema", why.clone()),
+    }];
     findings.push(durability(facts));
     findings.push(failover(facts));
     findings.push(connections(facts.connections));
@@ -150,6 +153,7 @@ mod tests {
             synchronous_standbys: String::new(),
             connections: (3, 100),
             forbidden: Vec::new(),
+            unfit: None,
             is_told: Some(true),
             expired: 0,
             room: None,
@@ -175,6 +179,8 @@ mod tests {
         assert_eq!(severity(&pooled, "postgres.notify"), Severity::Warning);
         let poor = Facts { forbidden: vec!["bramah_claims".into()], ..facts() };
         assert_eq!(severity(&poor, "postgres.rights"), Severity::Problem);
+        let half = Facts { unfit: Some("run bramah init".into()), ..facts() };
+        assert_eq!(severity(&half, "postgres.schema"), Severity::Problem);
         let full = Facts { connections: (90, 100), ..facts() };
         assert_eq!(severity(&full, "postgres.connections"), Severity::Warning);
     }

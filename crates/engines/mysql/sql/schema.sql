@@ -86,8 +86,24 @@ CREATE TABLE IF NOT EXISTS bramah_breaks (
   seq      BIGINT NOT NULL,
   ended_by TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   reason   TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-  ended    BIGINT NOT NULL
+  ended    BIGINT NOT NULL,
+  KEY bramah_breaks_ended (ended)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+----
+-- Tables of version 1 and 2 have no such key.
+CREATE PROCEDURE bramah_upgrade() SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_there BOOLEAN;
+  SELECT COUNT(*) > 0 INTO v_there FROM information_schema.statistics
+   WHERE table_schema = DATABASE() AND table_name = 'bramah_breaks' AND index_name = 'bramah_breaks_ended';
+  IF NOT v_there THEN
+    CREATE INDEX bramah_breaks_ended ON bramah_breaks (ended);
+  END IF;
+END
+----
+CALL bramah_upgrade()
+----
+DROP PROCEDURE bramah_upgrade
 ----
 -- The locks of names. They are there beforehand: to lock a row that is not there would lock the gap where it would be, and two
 -- who then want to make it wait for each other.
@@ -433,11 +449,12 @@ BEGIN
 END
 ----
 -- Writes down who is behind a session, for as long as it is heard of, and clears away some that are not. One that was not heard of
--- for long is kept for as long as any claim of it.
+-- for long is kept for as long as any claim of it, and the record of a break for a week.
 CREATE PROCEDURE bramah_open(IN p_session BINARY(16), IN p_about TEXT CHARACTER SET utf8mb4) SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now, v_claimed BIGINT;
   DECLARE v_old BINARY(16);
+  DECLARE v_name VARBINARY(200);
   DECLARE v_count INT DEFAULT 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -460,6 +477,16 @@ BEGIN
     END IF;
     SET v_count = v_count + 1;
   END WHILE;
+  SET v_count = 0;
+  forgetting: WHILE v_count < 50 DO
+    SET v_name = NULL;
+    SELECT name INTO v_name FROM bramah_breaks WHERE ended < v_now - 604800000000 ORDER BY ended LIMIT 1;
+    IF v_name IS NULL THEN
+      LEAVE forgetting;
+    END IF;
+    DELETE FROM bramah_breaks WHERE name = v_name AND ended < v_now - 604800000000;
+    SET v_count = v_count + 1;
+  END WHILE;
 END
 ----
 -- Forgets who is behind a session that is closed, unless it has left a claim behind.
@@ -471,6 +498,42 @@ BEGIN
   IF NOT v_claimed THEN
     DELETE FROM bramah_sessions WHERE session = p_session;
   END IF;
+END
+----
+-- Removes floors that are not needed any more: some of them. One is needed for as long as a ticket below it may be granted. A ticket
+-- that is there was drawn, so all that are drawn from now on are larger; those in its own line may be smaller, and one may be
+-- entering, so its line has to be empty and its name locked. Whoever has that lock is not waited for.
+CREATE PROCEDURE bramah_lower() SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_last BIGINT;
+  DECLARE v_name VARBINARY(200);
+  DECLARE v_stripe INT;
+  DECLARE v_used BOOLEAN;
+  DECLARE v_done BOOLEAN DEFAULT FALSE;
+  DECLARE v_floors CURSOR FOR
+    SELECT f.name FROM bramah_floors f
+     WHERE f.fence <= v_last AND NOT EXISTS (SELECT 1 FROM bramah_claims c WHERE c.name = f.name) LIMIT 50;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  SELECT MAX(ticket) INTO v_last FROM bramah_claims;
+  OPEN v_floors;
+  lowering: LOOP
+    SET v_done = FALSE;
+    FETCH v_floors INTO v_name;
+    IF v_done THEN
+      LEAVE lowering;
+    END IF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    SET v_stripe = NULL;
+    SELECT stripe INTO v_stripe FROM bramah_stripes WHERE stripe = CRC32(v_name) % 1024 FOR UPDATE SKIP LOCKED;
+    SELECT EXISTS (SELECT 1 FROM bramah_claims WHERE name = v_name) INTO v_used;
+    IF v_stripe IS NOT NULL AND NOT v_used THEN
+      DELETE FROM bramah_floors WHERE name = v_name AND fence <= v_last;
+    END IF;
+    COMMIT;
+  END LOOP;
+  CLOSE v_floors;
 END
 ----
 -- Advances lines in which somebody died a while ago, and whom nobody asks about: some of them.
@@ -492,4 +555,5 @@ BEGIN
     CALL bramah_nudge(v_name);
   END LOOP;
   CLOSE v_dead;
+  CALL bramah_lower();
 END

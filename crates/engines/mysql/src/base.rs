@@ -21,11 +21,17 @@ use crate::{
     text::{bytes, number, optional, quoted, session as id, table},
 };
 
-/// A connection begins with what users and servers may have set otherwise. Procedures keep the sql_mode that they were made
-/// with. A call that waits for a row for longer than this has nobody who waits for it any more.
+/// A connection begins with what users and servers may have set otherwise: what would begin a transaction after ours, end the
+/// connection or the statement, cut answers short, or refuse a write or a join. Procedures keep the sql_mode that they were made with. A
+/// call that waits for a row for longer than this has nobody who waits for it any more. `DEFAULT` would be the server's.
 pub(crate) const MANNERS: Manners = Manners {
-    greeting: &["SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
-                 innodb_lock_wait_timeout = 2, NAMES utf8mb4"],
+    greeting: &[
+        "SET autocommit = 1, completion_type = 0, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
+                 sql_select_limit = 18446744073709551615, sql_big_selects = 1, sql_safe_updates = 0, unique_checks = 1, \
+                 innodb_lock_wait_timeout = 2 \
+                 /*!50700 , SESSION max_execution_time = 0 *//*M! , SESSION max_statement_time = 0 */, NAMES utf8mb4; \
+                 SET SESSION TRANSACTION READ WRITE",
+    ],
     prelude: None,
     is_farewell: error::is_farewell,
     is_undone: error::is_undone,
@@ -68,6 +74,13 @@ impl Database {
     }
 
     pub(crate) fn other_version(&self, version: i64) -> Error {
+        if version == 0 {
+            let text = format!(
+                "{}: bramah's tables are incomplete, an earlier bramah init did not finish; run bramah init",
+                self.desk.server()
+            );
+            return Error::new(ErrorKind::Invalid, text);
+        }
         let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
         let text = format!(
             "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
@@ -127,7 +140,7 @@ impl Base for Database {
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(())
+        self.check_complete(patience).await
     }
 
     async fn open(

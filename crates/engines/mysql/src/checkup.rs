@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bramah_core::Result;
+use bramah_core::{ErrorKind, Result};
 use bramah_relational::Mode;
 use sqlx::Row;
 
@@ -25,6 +25,8 @@ pub struct Facts {
     pub waits_for_replica: bool,
     /// How many connections there may be.
     pub most_connections: i64,
+    /// Why the tables and procedures will not do, if they are incomplete or of another version.
+    pub unfit: Option<String>,
     /// How many claims whose time is up wait for somebody to come by.
     pub expired: i64,
     /// Whether locks are those of `GET_LOCK`.
@@ -43,7 +45,7 @@ const EXPIRED: &str = "SELECT COUNT(*) FROM bramah_claims WHERE expires <= \
 /// Looks at the server of a URL.
 ///
 /// # Errors
-/// Of a server that cannot be reached, or has no tables of bramah's.
+/// Of a server that cannot be reached, or does not allow it.
 pub async fn examine(url: &str) -> Result<Facts> {
     let mysql = MySql::from_url(url)?;
     let (base, office) = mysql.base();
@@ -55,8 +57,15 @@ async fn look(base: &Database) -> Result<Facts> {
     let desk = &base.desk;
     let rows = desk.call(SETTINGS.to_owned(), PATIENCE).await?;
     let settings: Vec<(String, String)> = desk.read(&rows, |row| Ok((row.try_get(0)?, row.try_get(1)?)))?;
-    let rows = desk.call(EXPIRED.to_owned(), PATIENCE).await?;
-    let expired = desk.read_first(&rows, |row| row.try_get(0))?;
+    let is_session = base.config.terms.mode == Mode::Session;
+    let unfit = match base.check_schema(PATIENCE).await {
+        Err(error) if error.kind() == ErrorKind::Invalid => Some(error.to_string()),
+        other => other.map(|()| None)?,
+    };
+    let expired = match unfit.is_none() && !is_session {
+        true => desk.read_first(&desk.call(EXPIRED.to_owned(), PATIENCE).await?, |row| row.try_get(0))?,
+        false => 0,
+    };
     let value = |wanted: &str| {
         let found = settings.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
         found.map_or("", |(_, value)| value.as_str())
@@ -70,7 +79,8 @@ async fn look(base: &Database) -> Result<Facts> {
         sync_log: value("sync_binlog").to_owned(),
         waits_for_replica: is_on("rpl_semi_sync_master_enabled") || is_on("rpl_semi_sync_source_enabled"),
         most_connections: value("max_connections").parse().unwrap_or(0),
+        unfit,
         expired,
-        is_session: base.config.terms.mode == Mode::Session,
+        is_session,
     })
 }

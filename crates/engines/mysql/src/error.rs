@@ -56,12 +56,13 @@ pub(crate) fn is_farewell(error: &dyn DatabaseError) -> bool {
     }
 }
 
-/// Whether another try at once may succeed: the server undid it for the sake of another.
+/// Whether another try at once may succeed: the server rolled it back for the sake of another transaction, or somebody killed the
+/// statement.
 pub(crate) fn is_undone(error: &dyn DatabaseError) -> bool {
-    matches!(number(error), 1020 | 1205 | 1213)
+    matches!(number(error), 1020 | 1205 | 1213) || is_cancelled(error)
 }
 
-/// Whether a statement was ended by somebody's wish.
+/// Whether a statement was killed.
 pub(crate) fn is_cancelled(error: &dyn DatabaseError) -> bool {
     number(error) == 1317
 }

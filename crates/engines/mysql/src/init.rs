@@ -11,6 +11,12 @@ use crate::{
     state::State,
 };
 
+/// What table mode needs.
+pub(crate) const TABLE: &str = include_str!("../sql/schema.sql");
+
+/// What session mode needs beside some of that.
+pub(crate) const SESSION: &str = include_str!("../sql/session.sql");
+
 /// What `bramah init` runs: statements, and a line of four dashes between each two.
 const SCHEMA: &str = concat!(include_str!("../sql/schema.sql"), include_str!("../sql/session.sql"));
 

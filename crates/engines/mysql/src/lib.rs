@@ -21,6 +21,7 @@
 
 mod base;
 pub mod checkup;
+mod complete;
 mod config;
 mod error;
 mod init;

@@ -140,8 +140,7 @@ impl Dialect for Database {
         // dies has the lock for a ttl when its turn comes, if the server has not found the connection closed before.
         format!(
             "{}; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-             SET SESSION wait_timeout = {1}, SESSION interactive_timeout = {1}, SESSION lock_wait_timeout = {LONGEST} \
-             /*!50700 , SESSION max_execution_time = 0 *//*M! , SESSION max_statement_time = 0 */; \
+             SET SESSION wait_timeout = {1}, SESSION interactive_timeout = {1}, SESSION lock_wait_timeout = {LONGEST}; \
              {BOOT}; {2}",
             MANNERS.greeting.join("; "),
             ttl.as_secs(),
@@ -150,7 +149,8 @@ impl Dialect for Database {
     }
 
     fn open(&self, session: SessionId, about: &str) -> String {
-        format!("CALL bramah_open({}, {}); CALL bramah_tidy()", id(session), quoted(about))
+        // One that was killed has left its transaction open.
+        format!("ROLLBACK; CALL bramah_open({}, {}); CALL bramah_tidy()", id(session), quoted(about))
     }
 
     fn close(&self, session: SessionId) -> String {

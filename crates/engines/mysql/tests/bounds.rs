@@ -145,3 +145,63 @@ async fn what_the_dead_have_left_is_cleared_away_by_those_who_open() {
         drop(opened);
     }
 }
+
+/// The time there.
+const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_breaks_are_kept_for_a_week_and_then_cleared_away_a_few_at_a_time() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        for (what, count, days) in [("old", 120, 8_u64), ("young", 10, 6)] {
+            let age = days * 24 * 3600 * 1_000_000;
+            let rows: Vec<String> = (1..=count)
+                .map(|n| format!("('{what}/{n}', UNHEX(LPAD('1', 32, '0')), {n}, 'ana', '', {NOW} - {age})"))
+                .collect();
+            server.sql(&format!("INSERT INTO bramah_breaks VALUES {}", rows.join(", "))).unwrap();
+        }
+        let left = |what: &str| {
+            server.sql(&format!("SELECT COUNT(*) FROM bramah_breaks WHERE name LIKE '{what}/%'")).unwrap()
+        };
+        for (mode, expected) in [("table", "70"), ("session", "20"), ("table", "0")] {
+            let opened = session(&format!("{}?mode={mode}", server.url()), SOON).await;
+            assert_eq!((left("old").as_str(), left("young").as_str()), (expected, "10"), "{flavor}, {mode}");
+            drop(opened);
+        }
+    }
+}
+
+/// A floor below the tickets says nothing any more. One above them does, and so does one of a line in which an older ticket waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floor_is_removed_when_no_fence_below_it_can_be_given() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let holder = session(&server.url(), SOON).await;
+        let guard = lock(&holder, "busy").await;
+        server.sql("ALTER TABLE bramah_claims AUTO_INCREMENT = 1001").unwrap();
+        let last = lock(&holder, "last").await;
+        assert_eq!(last.fence().unwrap().get(), 1001);
+        server
+            .sql("INSERT INTO bramah_floors VALUES ('old', 1001), ('new', 1002), ('busy', 500), ('entering', 500)")
+            .unwrap();
+        // Somebody is entering, and has drawn a ticket that nobody sees yet.
+        let mut console = server.console().unwrap();
+        let entering =
+            "BEGIN; SELECT 1 FROM bramah_stripes WHERE stripe = CRC32('entering') % 1024 FOR UPDATE;";
+        assert_eq!(console.ask(entering).unwrap(), "1");
+        let floors = || server.sql("SELECT name FROM bramah_floors ORDER BY name").unwrap();
+        drop(session(&server.url(), SOON).await);
+        assert_eq!(floors(), "busy\nentering\nnew", "{flavor}");
+        assert_eq!(console.ask("COMMIT; SELECT 2;").unwrap(), "2");
+        drop(session(&server.url(), SOON).await);
+        assert_eq!(floors(), "busy\nnew", "{flavor}");
+        guard.release().await;
+        // The next fences are above what was asked for, with or without a floor.
+        for (name, floor) in [("old", 1001), ("new", 1002), ("busy", 500)] {
+            let guard = lock(&holder, name).await;
+            assert!(guard.fence().unwrap().get() > floor, "{flavor}, {name}");
+            guard.release().await;
+        }
+        last.release().await;
+    }
+}

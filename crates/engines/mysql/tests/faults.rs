@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{ErrorKind, Guard};
+use bramah_core::{Engine, ErrorKind, Guard, Session};
 use bramah_lab::{Fault, MariaDb as Server, Proxy, servers::Flavor};
 use bramah_mysql::MySql;
 use tokio::runtime::Handle;
@@ -237,5 +237,32 @@ async fn many_claims_need_few_connections() {
         assert!(guards.iter().all(Guard::is_held), "a lock was lost beside the others");
         drop(guards);
         assert_eq!(session.close(Duration::from_secs(60)).await.left, []);
+    }
+}
+
+/// A killed statement has left nothing, and a session that opens has nobody else who would repeat it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_opens_although_its_statements_are_killed() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        // The first two that enter a session are killed in the midst of it, the third is not, and so on: over a connection that was idle
+        // and over a new one. The count outlives a rollback.
+        server
+            .sql(
+                "CREATE TABLE hits (n INT NOT NULL AUTO_INCREMENT PRIMARY KEY);\n\
+                 DELIMITER ----\n\
+                 CREATE TRIGGER hit BEFORE INSERT ON bramah_sessions FOR EACH ROW BEGIN \
+                   INSERT INTO hits VALUES (NULL); \
+                   IF LAST_INSERT_ID() % 3 > 0 THEN KILL QUERY CONNECTION_ID(); DO SLEEP(30); END IF; END\n----\n",
+            )
+            .unwrap();
+        for (mode, hits) in [("table", "3"), ("session", "6")] {
+            let engine: Arc<dyn Engine> =
+                MySql::from_url(&format!("{}?mode={mode}&timeout=20s", server.url())).unwrap().into();
+            let session = Session::builder(engine).open().await.unwrap();
+            assert_eq!(server.sql("SELECT MAX(n) FROM hits").unwrap(), hits, "{flavor}, {mode}");
+            lock(&session, "a").await.release().await;
+            assert_eq!(session.close(SOON).await.left, []);
+        }
     }
 }

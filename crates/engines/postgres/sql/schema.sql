@@ -92,6 +92,8 @@ CREATE TABLE IF NOT EXISTS bramah_breaks (
   at      timestamptz NOT NULL
 );
 
+CREATE INDEX IF NOT EXISTS bramah_breaks_at ON bramah_breaks (at);
+
 CREATE OR REPLACE VIEW bramah_locks AS
   SELECT c.name, c.held, c.ticket, CASE WHEN c.held AND c.weight = c.capacity THEN coalesce(c.raised, c.ticket) END AS fence,
          s.about, c.note, c.entered, c.granted, c.until
@@ -370,19 +372,49 @@ BEGIN
 END $$;
 
 -- Names of lines in which somebody died a while ago, and whom nobody asks about: some of them, for whoever opens a session to
--- nudge, each in a transaction of its own.
+-- nudge, each in a transaction of its own. Before that, clears some of what lines have left.
+--
+-- A floor is needed for as long as a ticket below it may be granted. A ticket that is there was drawn, so all that are drawn from now
+-- on are larger; those in its own line may be smaller, and one may be entering, so its line has to be empty and its name locked. That
+-- lock is only tried, for a transaction that waits has one name at the most.
 DROP FUNCTION IF EXISTS bramah_sweep();
-CREATE OR REPLACE FUNCTION bramah_dead() RETURNS SETOF text LANGUAGE sql AS $$
-  SELECT d.name FROM (SELECT DISTINCT name FROM bramah_claims WHERE until < clock_timestamp() - interval '10 seconds') d
-   ORDER BY random() LIMIT 50
-$$;
+CREATE OR REPLACE FUNCTION bramah_dead() RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  v_now  timestamptz := clock_timestamp();
+  v_last bigint;
+  v_name text;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard('');
+  END IF;
+  DELETE FROM bramah_watchers WHERE (name, session) IN (
+    SELECT name, session FROM bramah_watchers WHERE until < v_now - interval '1 minute' ORDER BY until LIMIT 50
+       FOR UPDATE SKIP LOCKED
+  );
+  SELECT max(ticket) INTO v_last FROM bramah_claims;
+  FOR v_name IN
+    SELECT f.name FROM bramah_floors f
+     WHERE f.fence <= v_last AND NOT EXISTS (SELECT FROM bramah_claims c WHERE c.name = f.name) LIMIT 50
+  LOOP
+    IF pg_try_advisory_xact_lock(1651663213, hashtext(v_name)) THEN
+      DELETE FROM bramah_floors f
+       WHERE f.name = v_name AND f.fence <= v_last AND NOT EXISTS (SELECT FROM bramah_claims c WHERE c.name = v_name);
+    END IF;
+  END LOOP;
+  RETURN QUERY SELECT d.name::text
+    FROM (SELECT DISTINCT c.name FROM bramah_claims c WHERE c.until < clock_timestamp() - interval '10 seconds') d
+   ORDER BY random() LIMIT 50;
+END $$;
 
 -- Writes down who is behind a session, for as long as it is heard of, and clears away some of what others have left. A session that
--- was not heard of for long is kept for as long as any claim of it.
+-- was not heard of for long is kept for as long as any claim of it, and the record of a break for a week.
 CREATE OR REPLACE FUNCTION bramah_open(p_session uuid, p_about text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
 BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard('');
+  END IF;
   INSERT INTO bramah_sessions AS s (session, about, until) VALUES (p_session, p_about, v_now + interval '1 hour')
     ON CONFLICT ON CONSTRAINT bramah_sessions_pkey DO UPDATE SET about = excluded.about, until = excluded.until;
   WITH old AS MATERIALIZED (
@@ -393,9 +425,8 @@ BEGIN
       FROM old WHERE s.session = old.session AND old.claimed > v_now
   )
   DELETE FROM bramah_sessions s USING old WHERE s.session = old.session AND (old.claimed > v_now) IS NOT TRUE;
-  DELETE FROM bramah_watchers WHERE (name, session) IN (
-    SELECT name, session FROM bramah_watchers WHERE until < v_now - interval '1 minute' ORDER BY until LIMIT 50
-       FOR UPDATE SKIP LOCKED
+  DELETE FROM bramah_breaks WHERE name IN (
+    SELECT name FROM bramah_breaks WHERE at < v_now - interval '7 days' ORDER BY at LIMIT 50 FOR UPDATE SKIP LOCKED
   );
 END $$;
 
@@ -415,6 +446,9 @@ RETURNS TABLE (seq bigint, held boolean, asked boolean, name text, capacity bigi
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    PERFORM bramah_guard('');
+  END IF;
   UPDATE bramah_sessions SET until = clock_timestamp() + interval '1 hour'
     WHERE session = p_session AND until < clock_timestamp() + interval '30 minutes';
   PERFORM FROM bramah_claims c

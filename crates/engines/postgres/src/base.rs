@@ -64,6 +64,13 @@ impl Database {
     }
 
     pub(crate) fn other_version(&self, version: i64) -> Error {
+        if version == 0 {
+            let text = format!(
+                "{}: bramah's tables are incomplete, an earlier bramah init did not finish; run bramah init",
+                self.desk.server()
+            );
+            return Error::new(ErrorKind::Invalid, text);
+        }
         let next = if version > VERSION { "use a newer bramah" } else { "run bramah init" };
         let text = format!(
             "{}: bramah's tables have version {version}, this build speaks {VERSION}; {next}",
@@ -141,7 +148,7 @@ impl Base for Database {
         if version != VERSION {
             return Err(self.other_version(version));
         }
-        Ok(())
+        self.check_complete(patience).await
     }
 
     async fn open(

@@ -93,6 +93,8 @@ impl Config {
         };
         // Statements have ids of claims in them, which are handles: whoever reads one in a log can release the lock.
         let options = options.disable_statement_logging();
+        // The driver's default, which a PgBouncer with its default settings refuses. No number of ours is a float.
+        let options = options.extra_float_digits(None);
         Ok(Self { options, terms, listen, keys })
     }
 

@@ -23,6 +23,13 @@ pub(crate) fn meaning(error: &dyn DatabaseError, server: &str, message: &str) ->
             ),
         ),
         "3D000" => (ErrorKind::Invalid, format!("{server}: {message}; create it, or name another")),
+        "22021" | "22P05" => (
+            ErrorKind::Invalid,
+            format!(
+                "{server}: the encoding of this database cannot hold the name or a text that goes with it ({message}); \
+                 use other characters, or a database with the encoding UTF8"
+            ),
+        ),
         "BR001" => (
             ErrorKind::Invalid,
             format!("{server}: {message}; set default_transaction_isolation to read committed for this user"),
@@ -55,7 +62,13 @@ pub(crate) fn is_level(error: &dyn DatabaseError) -> bool {
     error.code().as_deref() == Some("BR001")
 }
 
-/// Whether another try at once may succeed: the server undid it for the sake of another.
+/// Whether another try at once may succeed: the server rolled it back for the sake of another transaction, or because somebody
+/// cancelled it.
 pub(crate) fn is_undone(error: &dyn DatabaseError) -> bool {
-    matches!(error.code().as_deref(), Some("40001" | "40P01"))
+    matches!(error.code().as_deref(), Some("40001" | "40P01")) || is_cancelled(error)
+}
+
+/// Whether a statement was cancelled.
+pub(crate) fn is_cancelled(error: &dyn DatabaseError) -> bool {
+    error.code().as_deref() == Some("57014")
 }

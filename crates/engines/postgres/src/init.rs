@@ -7,6 +7,12 @@ use sqlx::Row;
 
 use crate::base::Database;
 
+/// What table mode needs.
+pub(crate) const TABLE: &str = include_str!("../sql/schema.sql");
+
+/// What session mode needs beside some of that.
+pub(crate) const SESSION: &str = include_str!("../sql/session.sql");
+
 /// What `bramah init` runs.
 pub const SCHEMA: &str = concat!(include_str!("../sql/schema.sql"), include_str!("../sql/session.sql"));
 

@@ -1,7 +1,9 @@
 //! The connection that the server tells waiters over.
 //!
-//! Each session has a channel of its own, so that a process is woken only for what is its. A pooler passes LISTEN on to a
-//! connection that is not ours a moment later, and says nothing; so a listener is believed only after it has heard itself.
+//! Each session has a channel of its own, so that a process is woken only for what is its. A transaction pooler passes LISTEN on to
+//! a connection that serves another client a moment later: that client would get our notifications, and the LISTEN would outlive
+//! us. So nothing is listened to before the connection has proven to be ours alone ([`is_private`]), and a listener is believed
+//! only after it has heard itself.
 
 use std::{
     collections::HashSet,
@@ -15,8 +17,8 @@ use std::{
 use bramah_core::SessionId;
 use bramah_relational::{Office, Pool, Trouble, Wakes};
 use sqlx::{
-    PgConnection,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    PgConnection, Row,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -28,6 +30,9 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::fro
 
 /// How long it may take to hear oneself.
 const ECHO: Duration = Duration::from_secs(1);
+
+/// Which process of the server answers.
+const BACKEND: &str = "SELECT pg_backend_pid()";
 
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -130,15 +135,14 @@ impl Post {
     }
 
     async fn listen(&mut self) -> Result<Ended, sqlx::Error> {
-        let mut ear = lend(&self.options).await?;
+        let Some(mut ear) = lend(&self.options, &self.calls).await? else {
+            tracing::debug!("NOTIFY does not reach us, as behind a pooler: waiters ask from time to time");
+            return self.wait_untold().await;
+        };
         let known: Vec<SessionId> =
             self.sessions.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         for session in known {
             ear.listen(&channel(session)).await?;
-        }
-        if !echoes(&mut ear, &self.calls).await? {
-            tracing::debug!("NOTIFY does not reach us, as behind a pooler: waiters ask from time to time");
-            return self.wait_untold().await;
         }
         self.told.store(true, Ordering::Release);
         self.wakes.all();
@@ -193,37 +197,61 @@ fn session_of(channel: &str) -> Option<SessionId> {
 
 /// Whether NOTIFY reaches a listener with these options.
 pub(crate) async fn hears(options: &PgConnectOptions, calls: &Arc<Pool<PgConnection>>) -> bool {
-    let heard = async { echoes(&mut lend(options).await?, calls).await };
-    heard.await.unwrap_or(false)
+    matches!(lend(options, calls).await, Ok(Some(_)))
 }
 
-/// A connection that listens.
-async fn lend(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
-    let pool =
-        PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT).connect_lazy_with(options.clone());
+/// A connection that listens; `None` if what is said does not reach it.
+async fn lend(
+    options: &PgConnectOptions,
+    calls: &Arc<Pool<PgConnection>>,
+) -> Result<Option<PgListener>, sqlx::Error> {
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(CONNECT)
+        .test_before_acquire(false)
+        .connect_lazy_with(options.clone());
+    if !is_private(&mut *pool.acquire().await?, calls).await? {
+        pool.close().await;
+        return Ok(None);
+    }
     let mut ear = PgListener::connect_with(&pool).await?;
     ear.eager_reconnect(false);
-    Ok(ear)
+    Ok(if echoes(&mut ear, calls).await? { Some(ear) } else { None })
+}
+
+/// Whether the server's end of a connection serves no other. A transaction pooler that hands out the connection that was used last
+/// gives ours to the next call; one that hands them out in turn gives us another one for the next statement.
+async fn is_private(
+    connection: &mut PgConnection,
+    calls: &Arc<Pool<PgConnection>>,
+) -> Result<bool, sqlx::Error> {
+    let mut own = async || -> Result<i32, sqlx::Error> {
+        sqlx::raw_sql(BACKEND).fetch_one(&mut *connection).await?.try_get(0)
+    };
+    let (first, second) = (own().await?, own().await?);
+    let other = call(calls, BACKEND.to_owned()).await?;
+    let other: i32 = other.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)?;
+    Ok(first == second && other != first && own().await? == first)
+}
+
+/// Runs a statement over another connection than the listener's.
+async fn call(calls: &Arc<Pool<PgConnection>>, text: String) -> Result<Vec<PgRow>, sqlx::Error> {
+    calls.query(text, CONNECT).await.map_err(|trouble| match trouble {
+        Trouble::Said(error) => error,
+        _ => sqlx::Error::PoolTimedOut,
+    })
 }
 
 /// Whether it hears what is said over another connection.
 async fn echoes(ear: &mut PgListener, calls: &Arc<Pool<PgConnection>>) -> Result<bool, sqlx::Error> {
     let echo = format!("bramah_echo_{:016x}", fastrand::u64(..));
     ear.listen(&echo).await?;
-    match calls.query(format!("SELECT pg_notify('{echo}', '')"), CONNECT).await {
-        Ok(_) => {}
-        Err(Trouble::Said(error)) => return Err(error),
-        Err(_) => return Err(sqlx::Error::PoolTimedOut),
-    }
-    loop {
-        match timeout(ECHO, ear.try_recv()).await {
-            Ok(Ok(Some(heard))) if heard.channel() == echo => break,
-            // Whatever else is said now has everybody ask in a moment.
-            Ok(Ok(Some(_))) => {}
-            Ok(Ok(None)) => return Err(sqlx::Error::PoolTimedOut),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Ok(false),
-        }
+    call(calls, format!("SELECT pg_notify('{echo}', '')")).await?;
+    match timeout(ECHO, ear.try_recv()).await {
+        Ok(Ok(Some(_))) => {}
+        Ok(Ok(None)) => return Err(sqlx::Error::PoolTimedOut),
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Ok(false),
     }
     ear.unlisten(&echo).await?;
     Ok(true)

@@ -122,7 +122,7 @@ impl Dialect for Database {
     }
 
     fn is_cancelled(error: &dyn DatabaseError) -> bool {
-        error.code().as_deref() == Some("57014")
+        error::is_cancelled(error)
     }
 
     fn who(&self) -> String {

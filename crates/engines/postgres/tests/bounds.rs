@@ -5,6 +5,7 @@ mod stage;
 
 use std::{sync::Arc, time::Duration};
 
+use bramah_core::ErrorKind;
 use bramah_lab::Postgres as Server;
 use bramah_postgres::Postgres;
 
@@ -172,4 +173,91 @@ async fn many_who_init_at_once_do_not_collide() {
     }
     let session = session(&server.url(), SOON).await;
     lock(&session, "ready").await.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_breaks_are_kept_for_a_week_and_then_cleared_away_a_few_at_a_time() {
+    let server = ready(&[]).await;
+    server
+        .sql(
+            "INSERT INTO bramah_breaks SELECT 'old/' || n, gen_random_uuid(), n, 'ana', '', clock_timestamp() - interval '8 days' \
+               FROM generate_series(1, 120) n; \
+             INSERT INTO bramah_breaks SELECT 'young/' || n, gen_random_uuid(), n, 'ana', '', clock_timestamp() - interval '6 days' \
+               FROM generate_series(1, 10) n",
+        )
+        .unwrap();
+    let left = |what: &str| {
+        server.sql(&format!("SELECT count(*) FROM bramah_breaks WHERE name LIKE '{what}/%'")).unwrap()
+    };
+    for (mode, expected) in [("table", "70"), ("session", "20"), ("table", "0")] {
+        let opened = session(&format!("{}?mode={mode}", server.url()), SOON).await;
+        assert_eq!((left("old").as_str(), left("young").as_str()), (expected, "10"), "{mode}");
+        drop(opened);
+    }
+}
+
+/// A floor below the tickets says nothing any more. One above them does, and so does one of a line in which an older ticket waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floor_is_removed_when_no_fence_below_it_can_be_given() {
+    let server = ready(&[]).await;
+    let holder = session(&server.url(), SOON).await;
+    let guard = lock(&holder, "busy").await;
+    server.sql("SELECT setval('bramah_claims_ticket_seq', 1000)").unwrap();
+    let last = lock(&holder, "last").await;
+    assert_eq!(last.fence().unwrap().get(), 1001);
+    server
+        .sql(
+            "INSERT INTO bramah_floors VALUES ('old', 1001), ('new', 1002), ('busy', 500), ('entering', 500)",
+        )
+        .unwrap();
+    // Somebody is entering, and has drawn a ticket that nobody sees yet.
+    let mut console = server.console().unwrap();
+    let entering = "BEGIN; SELECT pg_advisory_xact_lock(1651663213, hashtext('entering'))::text;";
+    assert_eq!(console.ask(entering).unwrap(), "");
+    let floors = || server.sql("SELECT name FROM bramah_floors ORDER BY name").unwrap();
+    drop(session(&server.url(), SOON).await);
+    assert_eq!(floors(), "busy\nentering\nnew");
+    console.ask("COMMIT; SELECT 1;").unwrap();
+    drop(session(&server.url(), SOON).await);
+    assert_eq!(floors(), "busy\nnew");
+    guard.release().await;
+    // The next fences are above what was asked for, with or without a floor.
+    let fence = async |name: &str| {
+        let guard = lock(&holder, name).await;
+        let fence = guard.fence().unwrap().get();
+        guard.release().await;
+        fence
+    };
+    assert!(fence("old").await > 1001 && fence("new").await > 1002 && fence("busy").await > 500);
+    last.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_the_database_cannot_hold_is_invalid() {
+    let server = Server::start().unwrap();
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        server
+            .sql(&format!(
+                "CREATE DATABASE {encoding} OWNER bramah ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+            ))
+            .unwrap();
+        for mode in ["table", "session"] {
+            let url = server.url();
+            let url = url.strip_suffix("bramah").unwrap();
+            let url = format!("{url}{}?mode={mode}", encoding.to_lowercase());
+            Postgres::from_url(&url).unwrap().init().await.unwrap();
+            let session = session(&url, SOON).await;
+            for name in ["é", "€"] {
+                match session.mutex(name).unwrap().try_lock().await {
+                    Ok(guard) => drop(guard.unwrap().release().await),
+                    Err(error) => {
+                        assert!((encoding, name) == ("LATIN1", "€"), "{encoding}, {name}: {error}");
+                        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                        assert!(error.to_string().contains("the encoding of this database"), "{error}");
+                    }
+                }
+            }
+            assert_eq!(session.close(SOON).await.left, []);
+        }
+    }
 }

@@ -14,8 +14,9 @@ use std::{
     time::Duration,
 };
 
-use bramah_core::{ErrorKind, Guard};
+use bramah_core::{Engine, ErrorKind, Guard, Session};
 use bramah_lab::{Fault, How, Postgres as Server, Proxy};
+use bramah_postgres::Postgres;
 
 use crate::stage::{SOON, lock, lock_within, ready, session, until_waiting};
 
@@ -170,10 +171,58 @@ async fn many_claims_need_few_connections() {
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_of_another_level_are_refused_by_the_functions_and_ours_say_which() {
     let server = ready(&[]).await;
-    let refused = server
-        .sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT bramah_leave('a', '00000000000000000000000000000001', 1, NULL, NULL)")
-        .unwrap_err();
-    assert!(refused.contains("bramah needs transactions that read what was committed"), "{refused}");
+    let id = "'00000000000000000000000000000001'";
+    for call in [
+        format!("bramah_leave('a', {id}, 1, NULL, NULL)"),
+        format!("bramah_open({id}, '')"),
+        format!("bramah_renew({id}, '{{1}}', '{{1000}}', '{{1000}}', 0, 9)"),
+        "bramah_dead()".to_owned(),
+    ] {
+        let refused =
+            server.sql(&format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT {call}")).unwrap_err();
+        assert!(
+            refused.contains("bramah needs transactions that read what was committed"),
+            "{call}: {refused}"
+        );
+    }
     server.sql("ALTER ROLE bramah SET default_transaction_isolation = 'serializable'").unwrap();
     counts_under(&server, |_| (), 3).await;
+    // Renewals have connections of their own.
+    let session = session(&server.url(), Duration::from_secs(3)).await;
+    let guard = lock(&session, "renewed").await;
+    let until = server.sql("SELECT until FROM bramah_claims WHERE name = 'renewed'").unwrap();
+    let renewed = || {
+        let later = format!("SELECT until > '{until}'::timestamptz + interval '6 s' FROM bramah_claims");
+        match server.sql(&later)?.as_str() {
+            "t" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    bramah_lab::until("two ttls of renewals", SOON, renewed).unwrap();
+    assert!(guard.is_held());
+    guard.release().await;
+}
+
+/// A cancelled statement was rolled back, and a session that opens has nobody else who would repeat it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_opens_although_its_first_statement_is_cancelled() {
+    let server = ready(&[]).await;
+    // The first that enters a session is cancelled in the midst of it, and then the second, and so on.
+    server
+        .sql(
+            "CREATE SEQUENCE hits; \
+             CREATE FUNCTION hit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN \
+               IF nextval('hits') % 2 = 1 THEN PERFORM pg_cancel_backend(pg_backend_pid()); PERFORM pg_sleep(30); END IF; \
+               RETURN NEW; END $$; \
+             CREATE TRIGGER hit BEFORE INSERT ON bramah_sessions FOR EACH ROW EXECUTE FUNCTION hit()",
+        )
+        .unwrap();
+    for (mode, hits) in [("table", "2"), ("session", "4")] {
+        let engine: Arc<dyn Engine> =
+            Postgres::from_url(&format!("{}?mode={mode}&timeout=20s", server.url())).unwrap().into();
+        let session = Session::builder(engine).open().await.unwrap();
+        assert_eq!(server.sql("SELECT last_value FROM hits").unwrap(), hits, "{mode}");
+        lock(&session, "a").await.release().await;
+        assert_eq!(session.close(SOON).await.left, []);
+    }
 }

@@ -11,7 +11,7 @@ use sqlx::{
 
 use self::server::Server;
 use super::{append, words::Words};
-use crate::{Error, Result, Strength, Wait};
+use crate::{Error, Result, Strength, Wait, class::classify};
 
 impl Words for MySql {
     // A deadlock ends the transaction, and what follows would be committed one by one. The savepoint ends with it.
@@ -20,6 +20,16 @@ impl Words for MySql {
 
     fn is_over(why: &sqlx::Error) -> bool {
         number(why) == Some(1305)
+    }
+
+    /// Where it is known: constraints and conflicts (classes 23 and 40), what a trigger signals (45), a server that became
+    /// read-only (1290, 1792, 1836), and a plugin that refuses (3100). Everything else may come after the commit: a statement or a
+    /// connection that is killed just then (1317, 1927), a shutdown (1053), a log or an engine that failed half-way (1180, 1598).
+    fn is_rolled_back(answer: &sqlx::Error) -> bool {
+        let state = answer.as_database_error().and_then(|why| why.code()).unwrap_or_default();
+        classify(answer).is_retryable()
+            || ["23", "40", "45"].iter().any(|class| state.starts_with(class)) && state != "40003"
+            || matches!(number(answer), Some(1290 | 1792 | 1836 | 3100))
     }
 
     async fn execute(

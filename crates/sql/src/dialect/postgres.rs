@@ -1,20 +1,36 @@
 //! PostgreSQL.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row, SqlStr, postgres::PgArguments, postgres::PgRow};
+use sqlx::{
+    AssertSqlSafe, PgConnection, Postgres, Row, SqlStr,
+    postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity},
+};
 
 use super::{append, words::Words};
 use crate::{Result, Strength, Wait};
 
 impl Words for Postgres {
-    const BEGIN: &'static str = "begin";
+    // The setting ends with the transaction. A savepoint would do so too, but within one the isolation level cannot be set.
+    const BEGIN: &'static str = "begin; set local bramah.open = 'on'";
 
-    // After an error everything fails until the rollback, and COMMIT is then a rollback that reports no error.
-    const ALIVE: &'static str = "select 1";
+    // After an error everything fails until the rollback, and COMMIT is then a rollback that reports no error. Outside of the
+    // transaction the setting is empty, which is no boolean.
+    const ALIVE: &'static str = "select current_setting('bramah.open')::boolean";
 
     fn is_over(why: &sqlx::Error) -> bool {
-        why.as_database_error().and_then(|why| why.code()).is_some_and(|state| state == "25P02")
+        // In a failed transaction, an empty setting, and one that was never set on this connection (behind a pooler).
+        state(why).is_some_and(|state| matches!(&*state, "25P02" | "22P02" | "42704"))
+    }
+
+    /// An `ERROR` is the end of the transaction: once its commit is in the log the server reports no such thing, but warns, or
+    /// panics. A `FATAL` is the end of the connection, as when an administrator ends it, and may come after the commit and before its
+    /// answer; poolers use it as well. Class 08 and 40003 say themselves that it is not known.
+    fn is_rolled_back(answer: &sqlx::Error) -> bool {
+        let theirs = answer.as_database_error().and_then(|why| why.try_downcast_ref::<PgDatabaseError>());
+        theirs.is_some_and(|why| {
+            why.severity() == PgSeverity::Error && !why.code().starts_with("08") && why.code() != "40003"
+        })
     }
 
     async fn execute(
@@ -66,6 +82,10 @@ impl Words for Postgres {
         put_back.execute(connection).await?;
         Ok(rows)
     }
+}
+
+fn state(why: &sqlx::Error) -> Option<Cow<'_, str>> {
+    why.as_database_error()?.code()
 }
 
 /// Sets the time-out for this transaction, and tells what it was.

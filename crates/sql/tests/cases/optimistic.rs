@@ -162,6 +162,26 @@ async fn a_deadlock_that_the_closure_keeps_to_itself_is_told() {
 }
 
 #[tokio::test]
+async fn a_closure_that_ends_the_transaction_itself_is_told() {
+    let pool = table("opt_ended").await;
+    for ends in [&["rollback"][..], &["commit"], &["rollback", "begin"], &["commit", "begin"]] {
+        let done = optimistic(&pool)
+            .run(async |mut tx| {
+                add(&mut tx, "opt_ended", || ()).await?;
+                for end in ends {
+                    sqlx::raw_sql(*end).execute(&mut *tx).await?;
+                }
+                Ok(())
+            })
+            .await;
+        assert!(matches!(done, Err(Error::Ended(_))), "{ends:?}: {done:?}");
+    }
+    // What the closure committed itself is there, and nothing of it is left open.
+    let n = optimistic(&pool).run(async |mut tx| add(&mut tx, "opt_ended", || ()).await).await;
+    assert_eq!(n.unwrap(), 13);
+}
+
+#[tokio::test]
 async fn dropped_in_the_middle_it_is_rolled_back_and_its_rows_are_free() {
     let pool = table("opt_dropped").await;
     let (written, mut is_written) = mpsc::channel(1);

@@ -2,7 +2,10 @@
 
 use bramah_sql::{Error, Strength, cas, for_update, optimistic};
 
-use crate::on::{Pool, admin, pool};
+use crate::{
+    on::{Pool, admin, pool},
+    server::server,
+};
 
 /// sqlx asks for the rows that matched. The server's own client counts the ones that changed.
 #[tokio::test]
@@ -92,4 +95,21 @@ async fn a_statement_that_commits_by_itself_is_told() {
     });
     let done = done.await;
     assert!(matches!(done, Err(Error::Ended(_))), "{done:?}");
+}
+
+/// It refuses the commit, and has rolled back. A server of its own: others would be refused too.
+#[tokio::test]
+async fn a_server_that_became_read_only_leaves_no_doubt() {
+    let server = bramah_lab::MariaDb::of(server().flavor(), &[]).unwrap();
+    server.sql_as_user("create table my_read_only (id int primary key)").unwrap();
+    let pool = sqlx::MySqlPool::connect(&server.url()).await.unwrap();
+    let done = optimistic(&pool).run(async |mut tx| {
+        sqlx::query("insert into my_read_only values (1)").execute(&mut *tx).await?;
+        server.sql("set global read_only = on").map_err(Error::other)?;
+        Ok(())
+    });
+    let done = done.await;
+    let Err(Error::Sql(why)) = &done else { panic!("{done:?}") };
+    assert!(why.to_string().contains("read-only"), "{why}");
+    assert_eq!(server.sql("select count(*) from my_read_only").unwrap(), "0");
 }

@@ -115,6 +115,59 @@ async fn a_constraint_that_is_looked_at_in_the_end_leaves_no_doubt() {
     assert!(matches!(done, Err(Error::Sql(_))), "{done:?}");
 }
 
+/// A trigger's own complaint, a cancelled statement, a division by zero and a right that is missing, each when COMMIT is carried out.
+#[tokio::test]
+async fn an_error_of_the_server_to_commit_leaves_no_doubt() {
+    admin("create table pg_said (id int)");
+    let pool = pool().await;
+    let complaints = [
+        ("P0001", "raise exception 'no'"),
+        ("22012", "perform 1 / 0"),
+        ("57014", "perform pg_cancel_backend(pg_backend_pid()); perform pg_sleep(30)"),
+        ("42501", "perform pg_read_file('postmaster.pid')"),
+        ("BR999", "raise exception 'no' using errcode = 'BR999'"),
+    ];
+    for (state, complaint) in complaints {
+        admin(&format!(
+            "create or replace function pg_said() returns trigger language plpgsql as $$ begin {complaint}; return null; end $$; \
+             drop trigger if exists pg_said on pg_said; create constraint trigger pg_said after insert on pg_said \
+             deferrable initially deferred for each row execute function pg_said()"
+        ));
+        let done = optimistic(&pool).run(async |mut tx| {
+            sqlx::query("insert into pg_said values (1)").execute(&mut *tx).await?;
+            Ok(())
+        });
+        let done = done.await;
+        let Err(Error::Sql(why)) = &done else { panic!("{state}: {done:?}") };
+        assert_eq!(why.as_database_error().unwrap().code().unwrap(), state);
+        assert_eq!(admin("select count(*) from pg_said"), "0");
+    }
+}
+
+/// The server ends the session, and does not say whether the transaction was committed before; or says itself that it is not known.
+#[tokio::test]
+async fn an_answer_to_commit_that_does_not_tell_leaves_doubt() {
+    admin("create table pg_bye (id int)");
+    let pool = pool().await;
+    for complaint in [
+        "perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(30)",
+        "raise exception 'who knows' using errcode = '40003'",
+        "raise exception 'who knows' using errcode = '08007'",
+    ] {
+        admin(&format!(
+            "create or replace function pg_bye() returns trigger language plpgsql as $$ begin {complaint}; return null; end $$; \
+             drop trigger if exists pg_bye on pg_bye; create constraint trigger pg_bye after insert on pg_bye \
+             deferrable initially deferred for each row execute function pg_bye()"
+        ));
+        let done = optimistic(&pool).run(async |mut tx| {
+            sqlx::query("insert into pg_bye values (1)").execute(&mut *tx).await?;
+            Ok(())
+        });
+        let done = done.await;
+        assert!(matches!(done, Err(Error::InDoubt(_))), "{complaint}: {done:?}");
+    }
+}
+
 /// Each reads what the other one writes. The first to commit wins, and the other one is told at its end.
 #[tokio::test]
 async fn a_write_skew_that_shows_at_the_end_is_run_again() {

@@ -62,7 +62,7 @@ impl<D: Dialect> Room<D> {
             State::New if is_new => {}
             State::Doubt(link) => {
                 // It may have it already, and would have it twice.
-                let left = self.say(link, self.dialect.leave(&entry.claim, &entry.key), patience).await;
+                let left = Self::say(link, self.dialect.leave(&entry.claim, &entry.key), patience).await;
                 match left {
                     Ok(_) => {}
                     Err(_) if link.is_over() => self.bury(link),
@@ -127,7 +127,7 @@ impl<D: Dialect> Room<D> {
             Err(trouble) => {
                 // What was undone was its record; the lock itself may be had.
                 if matches!(trouble, Trouble::Said(_))
-                    && self.say(&hub, self.dialect.leave(&entry.claim, &entry.key), patience).await.is_ok()
+                    && Self::say(&hub, self.dialect.leave(&entry.claim, &entry.key), patience).await.is_ok()
                 {
                     *state = State::New;
                 }
@@ -209,7 +209,7 @@ impl<D: Dialect> Room<D> {
     async fn stand(&self, entry: &Entry<D>) -> Result<(Arc<Link<D>>, u32)> {
         let link = self.spare().await?;
         let text = self.dialect.line_up(&entry.claim, &entry.key);
-        let stood = self.say(&link, text, self.dialect.terms().timeout).await;
+        let stood = Self::say(&link, text, self.dialect.terms().timeout).await;
         let ahead = match stood {
             Ok(rows) => self.read(&rows, D::read_ahead),
             Err(trouble) => Err(self.explain(trouble)),
@@ -257,7 +257,7 @@ impl<D: Dialect> Room<D> {
                 *state = State::Gone;
                 // It may have been granted in the moment in which it was given up.
                 if let Some(link) = link {
-                    match self.say(link, self.dialect.clean(), self.dialect.terms().timeout).await {
+                    match Self::say(link, self.dialect.clean(), self.dialect.terms().timeout).await {
                         Ok(_) => self.put_by(link.clone()),
                         Err(_) => self.bury(link),
                     }
@@ -344,7 +344,7 @@ impl<D: Dialect> Room<D> {
             return;
         }
         let text = self.dialect.leave(&entry.claim, &entry.key);
-        if self.say(link, text, patience).await.is_err() {
+        if Self::say(link, text, patience).await.is_err() {
             self.bury(link);
         }
     }
@@ -365,7 +365,7 @@ impl<D: Dialect> Room<D> {
             return Ok(());
         };
         let text = self.dialect.leave(&entry.claim, &entry.key);
-        match self.say(&link, text, patience).await {
+        match Self::say(&link, text, patience).await {
             Ok(_) => {
                 let hub = self.hub.lock().await;
                 if !Arc::ptr_eq(&hub, &link) {

@@ -64,7 +64,7 @@ impl<D: Dialect> Room<D> {
         let seat = seat(&seats, &*dialect)?;
         let hub = Link::dial(&dialect, ttl, seat).await.map_err(explain)?;
         let text = dialect.open(opening.session, &opening.about.encode());
-        hub.ask(text, dialect.terms().timeout).await.map_err(explain)?;
+        Self::say(&hub, text, dialect.terms().timeout).await.map_err(explain)?;
         let clock = Clock::boot();
         Ok(Arc::new(Self {
             dialect,
@@ -165,9 +165,8 @@ impl<D: Dialect> Room<D> {
         self.entries().get(&id.seq).cloned()
     }
 
-    /// Has a text carried out that may be sent again, also if it was hit by a wish to end the one before it.
+    /// Has a text carried out that may be sent again, also if it was cancelled: that may have been meant for the one before it.
     pub(super) async fn say(
-        &self,
         link: &Link<D>,
         text: String,
         patience: Duration,
