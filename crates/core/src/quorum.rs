@@ -48,8 +48,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Clock, Engine, ErrorKind, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
-    Standing, Survey,
+    Asking, Claim, Clock, Engine, ErrorKind, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope,
+    SessionId, Standing, Survey,
 };
 pub use builder::Builder;
 use flights::Flights;
@@ -301,7 +301,12 @@ impl Engine for Quorum {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        if self.0.profile.asking == Asking::Never {
+            let why = "a quorum passes a wish on by its members, and one of them takes none";
+            return Reply::now(Err(claim.unaskable(why)));
+        }
+        let inner = self.0.clone();
+        Reply::later(async move { sight::pass_on(&inner, &claim).await })
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -143,7 +143,7 @@ impl Engine for Redis {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        Reply::now(Err(claim.unaskable("this store passes no wishes on")))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -263,7 +263,7 @@ impl<B: Base> Engine for Table<B> {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        Reply::now(Err(claim.unaskable("this store passes no wishes on")))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {
