@@ -154,8 +154,8 @@ pub struct Renewal {
     pub unknown: Vec<ClaimId>,
     /// In line as ours, and not in what was asked.
     pub stray: Vec<Arc<Claim>>,
-    /// Of this session, and somebody [asks](Engine::ask) their holder to let go. Listed by every renewal until the claim ends, on
-    /// stores that keep wishes; claims that were not asked about may be in it.
+    /// Of this session, and somebody [asks](Engine::ask) their holder to let go. On stores that keep wishes each is listed by the next
+    /// renewal at least; claims that were not asked about, or have ended, may be in it.
     pub asked: Vec<ClaimId>,
 }
 

@@ -301,9 +301,10 @@ impl Engine for Quorum {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        if self.0.profile.asking == Asking::Never {
-            let why = "a quorum passes a wish on by its members, and one of them takes none";
-            return Reply::now(Err(claim.unaskable(why)));
+        // The member says why.
+        let takes_none = |member: &&Member| member.engine.profile().asking == Asking::Never;
+        if let Some(member) = self.0.members.iter().find(takes_none) {
+            return member.engine.ask(claim);
         }
         let inner = self.0.clone();
         Reply::later(async move { sight::pass_on(&inner, &claim).await })

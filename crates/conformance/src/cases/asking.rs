@@ -19,6 +19,7 @@ cases! { "asking":
     who_does_not_hold_it_is_not_asked,
     a_wish_that_comes_late_reaches_nobody_else [Asking],
     a_wish_may_be_repeated [Asking],
+    a_hold_with_a_fixed_lease_is_asked_for_as_well [Asking],
     a_holder_that_hears_nothing_is_told_by_a_renewal [KeptWishes],
     a_wish_for_a_lock_that_was_left_is_told_to_whoever_renews_it [KeptWishes, Leaving],
 }
@@ -139,6 +140,17 @@ async fn a_wish_may_be_repeated(bench: Bench) -> Outcome {
     ensure!(guard.confirm().await?, "what was asked for is not held");
     ensure_eq!(guard.release().await, Release::Released, "the release");
     bench.emptied(&name).await
+}
+
+/// It is never renewed, and its session has nothing else.
+async fn a_hold_with_a_fixed_lease_is_asked_for_as_well(bench: Bench) -> Outcome {
+    let (a, b) = (holder(&bench).await?, bench.session().await?);
+    let name = bench.name("x");
+    let guard = a.mutex(&name)?.lease(LONG).lock().await?;
+    ensure!(b.ask(&name, guard.tag()).await?, "the holder was not found");
+    bench.soon("the wish", guard.asked()).await?;
+    ensure!(guard.is_held(), "what was asked for is not held");
+    Ok(())
 }
 
 async fn a_holder_that_hears_nothing_is_told_by_a_renewal(bench: Bench) -> Outcome {
