@@ -5,11 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Claim, ClaimId, SessionId};
 
 use super::{Place, Scheme};
-use crate::{
-    driver::{Lane, Request},
-    script::Script,
-    text,
-};
+use crate::{driver::Request, script::Script, text};
 
 pub(super) fn script() -> Arc<Script> {
     Arc::new(Script::new("wish", include_str!("../../scripts/wish.lua").to_owned()))
@@ -40,12 +36,12 @@ impl Scheme {
         self.plainly(&place, cmd, patience)
     }
 
-    /// Reads a session's wishes.
+    /// Reads a session's wishes. Not over the keeper's connection: an answer to this would hide that one to a renewal never came.
     pub(crate) fn wishes(&self, session: SessionId, patience: Duration) -> Request {
         let place = self.wishes_at(session);
         let mut cmd = redis::cmd("GET");
         cmd.arg(&place.key);
-        Request { lane: Lane::Keep, ..self.plainly(&place, cmd, patience) }
+        self.plainly(&place, cmd, patience)
     }
 }
 
