@@ -112,7 +112,7 @@ impl Base for Database {
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
-            asking: Asking::Never,
+            asking: Asking::Kept,
         }
     }
 
@@ -279,6 +279,17 @@ impl Base for Database {
             self.desk.keep(format!("SELECT bramah_nudge({})", quoted(&name)), patience).await?;
         }
         Ok(())
+    }
+
+    async fn wish(self: Arc<Self>, id: ClaimId, patience: Duration) -> Result<()> {
+        let text = format!("SELECT bramah_wish({}, {})", uuid(id.session), id.seq);
+        self.desk.call(text, patience).await.map(drop)
+    }
+
+    async fn wishes(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<Vec<u64>> {
+        let text = format!("SELECT seq FROM bramah_wishes WHERE session = {}", uuid(session));
+        let rows = self.desk.keep(text, patience).await?;
+        self.desk.read(&rows, |row| Reader(row).whole(0))
     }
 
     async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {

@@ -51,7 +51,7 @@ const QUESTION: &str = "SELECT current_setting('server_version'), current_settin
       * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint)";
 
 const RIGHTS: &str = "SELECT relname::text FROM pg_class WHERE relname IN ('bramah_claims', 'bramah_sessions', 'bramah_floors', \
-    'bramah_watchers', 'bramah_breaks', 'bramah_keys', 'bramah_places') AND pg_table_is_visible(oid) \
+    'bramah_watchers', 'bramah_breaks', 'bramah_wishes', 'bramah_keys', 'bramah_places') AND pg_table_is_visible(oid) \
     AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
          AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) ORDER BY 1";
 
