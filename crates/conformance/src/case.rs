@@ -60,6 +60,8 @@ pub enum Need {
     Leaving,
     /// Holders that can be asked to let go.
     Asking,
+    /// The same, by a wish that the store keeps until the claim ends.
+    KeptWishes,
 }
 
 /// How a case went.
@@ -145,7 +147,8 @@ impl Need {
             Self::StoredLeases => {
                 (profile.lease == Leasing::Stored, "the profile has no leases that the store ends")
             }
-            Self::Asking => (profile.asking == Asking::Passed, "the store passes no wishes on"),
+            Self::Asking => (profile.asking != Asking::Never, "the store passes no wishes on"),
+            Self::KeptWishes => (profile.asking == Asking::Kept, "the store keeps no wishes"),
             Self::KeptLeases => {
                 (profile.lease == Leasing::Kept, "the profile has leases that the store ends")
             }

@@ -136,7 +136,18 @@ const CONTROLS: &[(Wrong, &[&str])] = &[
     (Wrong::SurveysDoNotWake, &["survey::every_change_fires_the_wake"]),
     (Wrong::WishesAreLost, &["asking::a_wish_is_passed_on_or_refused"]),
     (Wrong::WishesEndHolds, &["asking::a_wish_is_passed_on_or_refused"]),
-    (Wrong::WishesReachEverybody, &["asking::nobody_else_is_asked"]),
+    (
+        Wrong::WishesReachEverybody,
+        &["asking::nobody_else_is_asked", "asking::a_wish_that_comes_late_reaches_nobody_else"],
+    ),
+    (Wrong::RepeatedWishesEndHolds, &["asking::a_wish_may_be_repeated"]),
+    (
+        Wrong::WishesAreNotKept,
+        &[
+            "asking::a_holder_that_hears_nothing_is_told_by_a_renewal",
+            "asking::a_wish_for_a_lock_that_was_left_is_told_to_whoever_renews_it",
+        ],
+    ),
     (Wrong::RenewalsArriveAgain, &["leaving::a_renewal_in_flight_does_not_shorten_a_lock_that_is_left"]),
     (Wrong::QuestionsArriveAgain, &["leaving::a_question_in_flight_does_not_shorten_a_lock_that_is_left"]),
     (Wrong::RenewsTheWholeSession, &["leaving::a_lock_that_is_left_briefly_does_not_shorten_the_others"]),

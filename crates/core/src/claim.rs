@@ -212,12 +212,10 @@ impl Claim {
         Self { again: true, ..self.clone() }
     }
 
-    /// The error for a holder that cannot be asked to let go.
-    pub fn unaskable(&self) -> Error {
-        let text = format!(
-            "{}: this store passes no wishes on to who holds a lock; wait for it, or break the hold",
-            self.name
-        );
+    /// The error for a holder that cannot be asked to let go: `why` names the store and the reason.
+    pub fn unaskable(&self, why: &str) -> Error {
+        let text =
+            format!("{}: {why}; wait for it, or end the hold without asking (bramah break)", self.name);
         Error::new(ErrorKind::Unsupported, text)
     }
 

@@ -1,7 +1,10 @@
 //! A lock without a process: taken by one, renewed and released by whoever knows its id.
 
 use std::{
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -35,12 +38,14 @@ pub struct Detached {
     id: ClaimId,
     /// The session that left it, if that is one of this process.
     session: Weak<Core>,
+    /// Whether the last renewal found that somebody asks for it.
+    asked: Arc<AtomicBool>,
 }
 
 impl Detached {
     /// The lock that was left as `id`. Nothing is asked of the store yet.
     pub fn new(engine: impl Into<Arc<dyn Engine>>, name: Name, id: ClaimId) -> Self {
-        Self { engine: engine.into(), name, id, session: Weak::new() }
+        Self { engine: engine.into(), name, id, session: Weak::new(), asked: Arc::default() }
     }
 
     /// What gives power over it.
@@ -67,8 +72,16 @@ impl Detached {
         if ttl != claim.ttl {
             claim = Arc::new(Claim { ttl, ..(*claim).clone() });
         }
-        self.judge(&self.engine.renew(self.id.session, [claim].into()).await?)?;
+        let renewal = self.engine.renew(self.id.session, [claim].into()).await?;
+        self.judge(&renewal)?;
+        self.asked.store(renewal.asked.contains(&self.id), Ordering::Release);
         Ok(ttl)
+    }
+
+    /// Whether somebody has [asked](crate::Session::ask) for it, as of the last [`renew`](Detached::renew): no process is told while
+    /// nobody renews it.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
     }
 
     /// What a renewal says of it.
@@ -161,7 +174,9 @@ impl Guard {
             let why = format!("{name}: a renewal was not answered and may still cut it short; take it again");
             return Err(Error::new(ErrorKind::Unavailable, why));
         }
-        let left = Detached { engine: core.engine.clone(), name, id: seat.id, session: Arc::downgrade(core) };
+        let session = Arc::downgrade(core);
+        let left =
+            Detached { engine: core.engine.clone(), name, id: seat.id, session, asked: Arc::default() };
         core.keep_for(ttl).await?;
         let claim = Arc::new(Claim { ttl, ..(*seat.question()).clone() });
         left.judge(&core.whole(core.engine.renew(core.id(), [claim].into())).await?)?;

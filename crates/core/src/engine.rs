@@ -65,8 +65,9 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// withdrawn behind it on the same connection.
     fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()>;
 
-    /// Asks the process behind a claim to let go: it hears of it by its [`Alarm`], and decides. Nothing changes in the line. An absent
-    /// claim is success; where the profile says [`Never`](crate::Asking::Never) it is [refused](Claim::unaskable).
+    /// Asks the process behind a claim to let go: it hears of it by its [`Alarm`] or by [`Renewal::asked`], and decides. Nothing changes
+    /// in the line. An absent claim is success; where the profile says [`Never`](crate::Asking::Never) it is
+    /// [refused](Claim::unaskable).
     fn ask(&self, claim: Arc<Claim>) -> Reply<()>;
 
     /// Forgets the session. Core has withdrawn everything before.
@@ -153,6 +154,9 @@ pub struct Renewal {
     pub unknown: Vec<ClaimId>,
     /// In line as ours, and not in what was asked.
     pub stray: Vec<Arc<Claim>>,
+    /// Of this session, and somebody [asks](Engine::ask) their holder to let go. On stores that keep wishes each is listed by the next
+    /// renewal at least; claims that were not asked about, or have ended, may be in it.
+    pub asked: Vec<ClaimId>,
 }
 
 /// Why a claim is withdrawn.

@@ -372,6 +372,7 @@ impl Shift {
                 }
             }
         }
+        renewal.asked.into_iter().filter_map(|id| kept.seat(id)).for_each(|seat| seat.ask());
         if !unknown.is_empty() {
             kept.retry_soon(now);
         }

@@ -123,7 +123,7 @@ impl Engine for Memory {
             lease: Leasing::Stored,
             capacity: Capacities::Claimed,
             strays: Strays::Listed,
-            asking: Asking::Passed,
+            asking: Asking::Kept,
         }
     }
 
@@ -162,6 +162,9 @@ impl Engine for Memory {
             if let Some(lane) = store.shard(&claim.name).get_mut(&claim.name)
                 && lane.renew(claim, &terms)
             {
+                if lane.is_asked(claim.id) {
+                    renewal.asked.push(claim.id);
+                }
                 continue;
             }
             renewal.gone.push(claim.id);
@@ -198,6 +201,9 @@ impl Engine for Memory {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        if let Some(lane) = self.0.shard(&claim.name).get_mut(&claim.name) {
+            lane.wish(claim.id);
+        }
         self.0.alarm(claim.id.session).ask(claim.id);
         Reply::now(Ok(()))
     }

@@ -130,7 +130,9 @@ pub enum Strays {
 /// Whether a holder can be asked to let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// Yes: the store passes it on.
+    /// Yes, and the store keeps it until the claim ends: a holder that missed the message is told by a renewal.
+    Kept,
+    /// Yes: the store passes it on to a holder that listens.
     Passed,
     /// No: its hold can be broken, and that is all.
     Never,

@@ -48,8 +48,8 @@ use std::{
 };
 
 use crate::{
-    Claim, Clock, Engine, ErrorKind, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope, SessionId,
-    Standing, Survey,
+    Asking, Claim, Clock, Engine, ErrorKind, Exit, Look, Opening, Profile, Renewal, Reply, Result, Scope,
+    SessionId, Standing, Survey,
 };
 pub use builder::Builder;
 use flights::Flights;
@@ -301,7 +301,13 @@ impl Engine for Quorum {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        // The member says why.
+        let takes_none = |member: &&Member| member.engine.profile().asking == Asking::Never;
+        if let Some(member) = self.0.members.iter().find(takes_none) {
+            return member.engine.ask(claim);
+        }
+        let inner = self.0.clone();
+        Reply::later(async move { sight::pass_on(&inner, &claim).await })
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -99,7 +99,12 @@ pub(crate) async fn renew(store: &Store, name: Name, handle: Handle, form: Form)
     let left = find(store, name, handle).await?;
     let ttl = left.renew().await?;
     match form {
-        Form::Human => say(&format!("{} is held for {} from now on", left.name(), span::write(ttl))),
+        Form::Human => {
+            say(&format!("{} is held for {} from now on", left.name(), span::write(ttl)));
+            if left.is_asked() {
+                say(&format!("{}: somebody has asked for it (bramah revoke)", left.name()));
+            }
+        }
         Form::Json => emit_line(&json::Renewed {
             v: 1,
             name: left.name().as_str(),

@@ -57,7 +57,8 @@ fn what_init_would_run_runs_in_psql() {
     let (code, _, err) = shop.done(&["run", "a", "--", "true"]);
     assert_eq!(code, 77, "{err}");
     assert!(err.contains("does not allow it: permission denied for table bramah_schema"), "{err}");
-    let tables = "bramah_claims, bramah_sessions, bramah_floors, bramah_watchers, bramah_breaks";
+    let tables =
+        "bramah_claims, bramah_sessions, bramah_floors, bramah_watchers, bramah_breaks, bramah_wishes";
     let rights = format!(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO bramah; GRANT SELECT ON bramah_schema TO bramah"
     );

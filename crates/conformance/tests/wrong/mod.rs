@@ -57,6 +57,8 @@ pub(crate) enum Wrong {
     WishesAreLost,
     WishesEndHolds,
     WishesReachEverybody,
+    RepeatedWishesEndHolds,
+    WishesAreNotKept,
     RenewalsArriveAgain,
     QuestionsArriveAgain,
     RenewsTheWholeSession,
@@ -333,6 +335,7 @@ impl Twist for Mistaken {
                 renewal.gone = claims.iter().map(|claim| claim.id).collect::<Vec<ClaimId>>()
             }
             Wrong::HidesStrays => renewal.stray.clear(),
+            Wrong::WishesAreNotKept => renewal.asked.clear(),
             _ => {}
         }
         Reply::now(Ok(renewal))
@@ -378,6 +381,9 @@ impl Twist for Mistaken {
         match self.wrong {
             Wrong::WishesAreLost => Reply::now(Ok(())),
             Wrong::WishesEndHolds => inner.withdraw(claim, Exit::Own),
+            Wrong::RepeatedWishesEndHolds if self.count.fetch_add(1, Ordering::Relaxed) > 1 << 40 => {
+                inner.withdraw(claim, Exit::Own)
+            }
             Wrong::WishesReachEverybody => {
                 let seen = self.seen.lock().unwrap().clone();
                 for other in seen.into_iter().filter(|other| other.name == claim.name) {

@@ -39,6 +39,11 @@ impl Detached {
         self.worker.run(self.detached.renew())
     }
 
+    /// As [`crate::Detached::is_asked`].
+    pub fn is_asked(&self) -> bool {
+        self.detached.is_asked()
+    }
+
     /// As [`crate::Detached::release`].
     ///
     /// # Errors

@@ -30,6 +30,8 @@ struct Place {
     expires: Moment,
     grant: Option<Grant>,
     bell: Option<Bell>,
+    /// Whether somebody asks for it.
+    asked: bool,
 }
 
 struct Grant {
@@ -68,7 +70,7 @@ impl Lane {
         self.broken = self.broken.take().filter(|_| !self.line.is_empty());
         let weight = claim.weight;
         let expires = terms.now + claim.kept();
-        let place = Place { claim, entered: terms.now, expires, grant: None, bell: None };
+        let place = Place { claim, entered: terms.now, expires, grant: None, bell: None, asked: false };
         let held = self.line.enter(weight, place);
         let index = self.line.len() - 1;
         if held && let Some(place) = self.line.get_mut(index) {
@@ -138,6 +140,20 @@ impl Lane {
                 false
             }
         }
+    }
+
+    /// Notes that somebody asks for a claim.
+    pub(super) fn wish(&mut self, id: ClaimId) {
+        if let Some(place) =
+            self.line.find(|place| place.claim.id == id).and_then(|index| self.line.get_mut(index))
+        {
+            place.asked = true;
+        }
+    }
+
+    /// Whether somebody asks for a claim.
+    pub(super) fn is_asked(&self, id: ClaimId) -> bool {
+        self.line.iter().any(|place| place.claim.id == id && place.asked)
     }
 
     pub(super) fn withdraw(&mut self, id: ClaimId, exit: &Exit, terms: &Terms<'_>) {

@@ -87,7 +87,6 @@ impl Builder {
             order: Order::Unordered,
             fence: if fenced { profile.fence } else { Fencing::None },
             strays: Strays::Unlisted,
-            asking: Asking::Never,
             capacity: Capacities::Claimed,
             seats: Seats::Many,
             ..profile
@@ -125,6 +124,11 @@ fn weaker(one: Profile, other: Profile) -> Profile {
         liveness: if one.liveness == Liveness::Lease { other.liveness } else { one.liveness },
         wake: if one.wake == Waking::Pushed { other.wake } else { one.wake },
         lease: if one.lease == Leasing::Stored { other.lease } else { one.lease },
+        asking: match (one.asking, other.asking) {
+            (Asking::Never, _) | (_, Asking::Never) => Asking::Never,
+            (Asking::Passed, _) | (_, Asking::Passed) => Asking::Passed,
+            (Asking::Kept, Asking::Kept) => Asking::Kept,
+        },
         ..one
     }
 }

@@ -1,7 +1,7 @@
 //! Keeping claims at members, and giving back what one has lost.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -52,7 +52,10 @@ impl Inner {
         // Sets: there may be tens of thousands of claims, and a member that is down has all of them in its list.
         let found: Vec<(usize, Found)> =
             answers.all_good().map(|(at, renewal)| (at, Found::of(renewal))).collect();
-        let mut renewal = Renewal::default();
+        // One member is enough to tell: a wish changes nothing.
+        let asked: BTreeSet<ClaimId> =
+            answers.all_good().flat_map(|(_, renewal)| renewal.asked.iter().copied()).collect();
+        let mut renewal = Renewal { asked: asked.into_iter().collect(), ..Renewal::default() };
         for claim in claims.iter() {
             let is_lost = |found: &Found| found.lost.contains(&claim.id);
             let lost: Vec<usize> =

@@ -1,14 +1,14 @@
-//! What is seen of locks on several stores.
+//! What is seen of locks on several stores, and wishes for them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     Inner,
     round::{Stop, so_many_of},
 };
 use crate::{
-    ClaimId, Error, ErrorKind, Fence, LineView, Look, Name, PlaceState, PlaceView, Result, Scope, Survey,
-    Wake,
+    Claim, ClaimId, Error, ErrorKind, Fence, LineView, Look, Name, PlaceState, PlaceView, Result, Scope,
+    Survey, Wake,
 };
 
 /// How long a look may take: it concerns no lock of ours.
@@ -37,6 +37,16 @@ pub(super) async fn survey(inner: &Inner, scope: &Scope, look: Look) -> Result<S
     let lines = lines.into_values().filter_map(|views| together(views, inner.need())).collect();
     unreadable.retain(|error| error.kind() != ErrorKind::Unavailable);
     Ok(Survey { lines, unreadable, wake, sleep })
+}
+
+/// Has every member pass a wish on. It takes as many as grant a lock: one of them at least is where the holder has it, and tells
+/// with its renewal.
+pub(super) async fn pass_on(inner: &Inner, claim: &Arc<Claim>) -> Result<()> {
+    let answers = inner.ask_all(PATIENCE, |_| Stop::No, |engine| engine.ask(claim.clone())).await;
+    if answers.all_good().count() >= inner.need() {
+        return Ok(());
+    }
+    Err(answers.refusal().unwrap_or_else(|| inner.too_few("take a wish", &answers)))
 }
 
 fn together(views: Vec<LineView>, need: usize) -> Option<LineView> {

@@ -356,11 +356,11 @@ impl Inner {
 
     /// Has core look at the claim, and its waiter ask, when its key is gone. Not at once: a lock that is held for a moment is not
     /// worth a watch, and one that begins later looks back to where it should have begun.
-    pub(crate) fn watch_own(&self, room: &Room, entry: &Arc<Entry>, key: &[u8], seen: i64) {
+    pub(crate) fn watch_own(&self, room: &Arc<Room>, entry: &Arc<Entry>, key: &[u8], seen: i64) {
         if entry.take_unwatched() {
             let wanted = Wanted { span: Span::one(key), from: seen + 1, puts: false, children: false };
-            let (alarm, entry, watches) = (room.alarm.clone(), Arc::downgrade(entry), self.watches.clone());
-            self.young.add(Unwatched { wanted, alarm, entry, watches });
+            let (room, entry, watches) = (Arc::downgrade(room), Arc::downgrade(entry), self.watches.clone());
+            self.young.add(Unwatched { wanted, room, entry, watches });
         }
     }
 

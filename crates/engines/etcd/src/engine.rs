@@ -80,7 +80,7 @@ impl Engine for Etcd {
             seats: Seats::OneMutex,
             lease: Leasing::Kept,
             strays: Strays::Listed,
-            asking: Asking::Never,
+            asking: Asking::Kept,
         }
     }
 
@@ -114,7 +114,8 @@ impl Engine for Etcd {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        let inner = self.0.clone();
+        self.0.office.run(async move { inner.ask_for(&claim).await })
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -6,6 +6,7 @@
 //! <prefix>/bramah/floor/<name>       a fence that later ones have to be above
 //! <prefix>/bramah/broken/<name>      the last hold that was ended by force
 //! <prefix>/bramah/ending/<lease>/…   somebody is about to end this lease, because nothing hangs from it
+//! <prefix>/bramah/asked/<session>/<seq>   somebody asks the holder of this claim to let go
 //! ```
 //!
 //! A session has one claim on a mutex at a time, and any number of claims on a read-write lock or a semaphore. Earlier versions had
@@ -14,7 +15,7 @@
 //! No name begins with a slash, so what is below `<prefix>/bramah/` is in no line. Nobody but the children of `<name>/` is in the
 //! line of `name`: what has one more slash belongs to another name.
 
-use bramah_core::{Claim, Name, SessionId};
+use bramah_core::{Claim, ClaimId, Name, SessionId};
 
 /// The names of keys under a prefix.
 #[derive(Clone, Debug)]
@@ -101,6 +102,27 @@ impl Layout {
     /// The mark of one who is about to end a lease. Each has its own, so that one who changes its mind takes away no other's.
     pub(crate) fn ending(&self, lease: i64, number: u64) -> Vec<u8> {
         format!("{}/bramah/ending/{lease:x}/{number:x}", self.prefix).into_bytes()
+    }
+
+    /// Somebody asks the holder of a claim to let go.
+    pub(crate) fn wish(&self, id: ClaimId) -> Vec<u8> {
+        format!("{}/bramah/asked/{}/{:x}", self.prefix, id.session, id.seq).into_bytes()
+    }
+
+    /// All wishes for the claims of a session.
+    pub(crate) fn wishes(&self, session: SessionId) -> Span {
+        Span::below(format!("{}/bramah/asked/{session}/", self.prefix))
+    }
+
+    /// The claim of a session that a wish is for.
+    pub(crate) fn wished(&self, session: SessionId, key: &[u8]) -> Option<ClaimId> {
+        let seq = std::str::from_utf8(key.strip_prefix(&*self.wishes(session).from)?).ok()?;
+        Some(ClaimId { session, seq: u64::from_str_radix(seq, 16).ok()? })
+    }
+
+    /// Whether a key is a wish.
+    pub(crate) fn is_wish(&self, key: &[u8]) -> bool {
+        key.strip_prefix(self.prefix.as_bytes()).is_some_and(|rest| rest.starts_with(b"/bramah/asked/"))
     }
 
     /// The records of all breaks below a name, without its own; of all there are if none is given.
@@ -205,7 +227,11 @@ mod tests {
     fn records_are_in_no_line() {
         let layout = Layout::new("");
         let name = Name::new("bramah").unwrap();
-        for key in [layout.floor(&name), layout.broken(&name)] {
+        let id = ClaimId { session: SessionId::from_bits(0xabc), seq: 17 };
+        assert_eq!(layout.wished(id.session, &layout.wish(id)), Some(id));
+        assert_eq!(layout.wished(SessionId::from_bits(0xab), &layout.wish(id)), None);
+        assert!(layout.is_wish(&layout.wish(id)) && !layout.is_wish(&layout.floor(&name)));
+        for key in [layout.floor(&name), layout.broken(&name), layout.wish(id)] {
             assert_eq!(layout.name_of(&key), None);
             assert!(key < layout.line(&name).from || key >= layout.line(&name).to);
         }

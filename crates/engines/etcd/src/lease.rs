@@ -115,7 +115,8 @@ impl Inner {
             let mut rooms = self.rooms();
             let is_first = rooms.get(&session).is_none_or(|room| room.is_over());
             if is_first {
-                rooms.insert(session, Arc::new(Room::new(opening, terms)));
+                let wishes = self.layout.wishes(session);
+                rooms.insert(session, Arc::new(Room::new(opening, terms, wishes)));
             }
             is_first
         };

@@ -95,7 +95,9 @@ impl Inner {
         };
         let marks = self.layout.endings(lease).from;
         let told = self.net.lease(lease, true, patience).await?;
-        if told.is_some_and(|told| told.keys.iter().all(|key| key.starts_with(&marks))) {
+        if told.is_some_and(|told| {
+            told.keys.iter().all(|key| key.starts_with(&marks) || self.layout.is_wish(key))
+        }) {
             return self.net.revoke(lease, patience).await;
         }
         let stay = TxnRequest { success: vec![ops::delete(&mark)], ..TxnRequest::default() };
@@ -123,7 +125,9 @@ impl Inner {
     /// Ends a lease that nothing hangs from: no claim, and no key of another program.
     pub(crate) async fn end_if_bare(&self, lease: i64, patience: Duration) -> Result<(), Trouble> {
         match self.net.lease(lease, true, patience).await? {
-            Some(told) if told.keys.is_empty() => self.net.revoke(lease, patience).await,
+            Some(told) if told.keys.iter().all(|key| self.layout.is_wish(key)) => {
+                self.net.revoke(lease, patience).await
+            }
             _ => Ok(()),
         }
     }

@@ -44,6 +44,7 @@ mod survey;
 mod turnstile;
 mod value;
 mod watches;
+mod wishes;
 
 use std::sync::Arc;
 

@@ -169,11 +169,16 @@ impl Net {
 
     /// Reads single keys, many at a time. The revision is the first one's.
     pub(crate) async fn read_keys(&self, keys: &[Vec<u8>], patience: Duration) -> Result<Done, Trouble> {
-        let reads = Vec::with_capacity(keys.len());
+        let spans: Vec<Span> = keys.iter().map(|key| Span::one(key)).collect();
+        self.read_spans(&spans, patience).await
+    }
+
+    /// The same for ranges of few keys each.
+    pub(crate) async fn read_spans(&self, spans: &[Span], patience: Duration) -> Result<Done, Trouble> {
+        let reads = Vec::with_capacity(spans.len());
         let mut all = Done { succeeded: true, revision: i64::MAX, reads, is_cut: false };
-        for some in keys.chunks(READS) {
-            let spans: Vec<Span> = some.iter().map(|key| Span::one(key)).collect();
-            let done = self.reads(&spans, patience).await?;
+        for some in spans.chunks(READS) {
+            let done = self.reads(some, patience).await?;
             all.revision = all.revision.min(done.revision);
             all.reads.extend(done.reads);
         }

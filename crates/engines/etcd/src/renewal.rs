@@ -8,7 +8,10 @@ use std::{
 
 use bramah_core::{Claim, ClaimId, ErrorKind, Keep, Renewal, Result, SessionId};
 
-use crate::{engine::Inner, error::Trouble, proto::mvccpb::KeyValue, queue::Place, room::Room};
+use crate::{
+    engine::Inner, error::Trouble, layout::Span, proto::mvccpb::KeyValue, queue::Place, room::Room,
+    wishes::Wish,
+};
 
 impl Inner {
     /// Keeps the lease alive, and looks whether the claims are there: a server that renews a lease which it has revoked, and one that
@@ -61,6 +64,8 @@ impl Inner {
                 None => {}
             }
         }
+        self.tidy_wishes(room, &seen.wishes, claims, patience).await;
+        room.watch_wishes(&self.watches, seen.revision + 1);
         if seen.there.values().any(|kv| kv.lease != terms.lease) {
             // Entered while the session moved to another lease: its former one is not kept alive any more.
             self.move_keys(room.session, &terms, patience).await.map_err(explain)?;
@@ -116,8 +121,12 @@ impl Inner {
         keys.sort_unstable();
         keys.dedup();
         let asked: HashSet<ClaimId> = claims.iter().map(|claim| claim.id).collect();
-        let done = self.net.read_keys(&keys, patience).await?;
-        let mut seen = Seen { revision: done.revision, ..Seen::default() };
+        let wishes = std::iter::once(self.layout.wishes(session));
+        let spans: Vec<Span> = wishes.chain(keys.iter().map(|key| Span::one(key))).collect();
+        let mut done = self.net.read_spans(&spans, patience).await?;
+        let wishes = self.wishes_of(session, done.take(0));
+        let mut seen = Seen { revision: done.revision, wishes, ..Seen::default() };
+        seen.renewal.asked = seen.wishes.iter().map(|wish| wish.id).collect();
         for place in done.reads.into_iter().flatten().map(Place::of) {
             let Some(value) = place.value.as_ref().filter(|value| value.id.session == session) else {
                 continue;
@@ -141,6 +150,7 @@ struct Seen {
     renewal: Renewal,
     there: HashMap<ClaimId, KeyValue>,
     leases: HashSet<i64>,
+    wishes: Vec<Wish>,
     revision: i64,
 }
 

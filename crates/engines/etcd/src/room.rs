@@ -12,6 +12,7 @@ use std::{
 use bramah_core::{Alarm, Bell, ClaimId, Clock, Keep, Moment, Opening, SessionId, Tag, Wake, Woken};
 
 use crate::{
+    layout::Span,
     turnstile::Inside,
     value::Value,
     watches::{Armed, Wanted, Watches},
@@ -26,6 +27,9 @@ pub(crate) struct Room {
     pub(crate) keep: Keep,
     terms: Mutex<Terms>,
     entries: Mutex<HashMap<u64, Arc<Entry>>>,
+    /// Where the wishes for its claims are, and what tells of a new one.
+    wishes: Span,
+    wished: Mutex<Option<Armed>>,
     /// Whether its lease has ended.
     is_over: AtomicBool,
     clock: Clock,
@@ -75,20 +79,25 @@ pub(crate) struct Entry {
 /// How old a claim is before its key is watched: most locks are held for less long, and what is missed until then is told then.
 pub(crate) const YOUNG: Duration = Duration::from_millis(30);
 
+/// How many claims are renewed when a wish was heard of. One is enough, unless it is just being entered.
+const LOOKED_AT: usize = 3;
+
 /// The key of a claim that is to be watched if the claim lasts.
 pub(crate) struct Unwatched {
     pub(crate) wanted: Wanted,
-    pub(crate) alarm: Alarm,
+    pub(crate) room: Weak<Room>,
     pub(crate) entry: Weak<Entry>,
     pub(crate) watches: Arc<Watches>,
 }
 
 impl Unwatched {
     pub(crate) fn watch(self) {
-        let Some(entry) = self.entry.upgrade() else { return };
+        let (Some(entry), Some(room)) = (self.entry.upgrade(), self.room.upgrade()) else { return };
+        room.watch_wishes(&self.watches, self.wanted.from);
+        let alarm = room.alarm.clone();
         let armed = self.watches.arm(self.wanted, move || {
             if let Some(entry) = self.entry.upgrade() {
-                self.alarm.ring(entry.id);
+                alarm.ring(entry.id);
                 entry.ring();
             }
         });
@@ -97,8 +106,10 @@ impl Unwatched {
 }
 
 impl Room {
-    pub(crate) fn new(opening: &Opening, terms: Terms) -> Self {
+    pub(crate) fn new(opening: &Opening, terms: Terms, wishes: Span) -> Self {
         Self {
+            wishes,
+            wished: Mutex::default(),
             session: opening.session,
             who: opening.about.encode().into(),
             alarm: opening.alarm.clone(),
@@ -178,6 +189,29 @@ impl Room {
         Some(entry)
     }
 
+    /// Has the session hear of the next wish for one of its claims, from this revision on.
+    pub(crate) fn watch_wishes(self: &Arc<Self>, watches: &Arc<Watches>, from: i64) {
+        let mut wished = slot(&self.wished);
+        if self.is_over() || wished.as_ref().is_some_and(Armed::is_armed) {
+            return;
+        }
+        let room = Arc::downgrade(self);
+        let wanted = Wanted { span: self.wishes.clone(), from, puts: true, children: false };
+        let armed = watches.arm(wanted, move || {
+            if let Some(room) = room.upgrade() {
+                room.look_for_wishes();
+            }
+        });
+        drop(wished.replace(armed));
+    }
+
+    /// Has a few claims renewed, the oldest of them: a renewal of any claim reads the wishes for all.
+    fn look_for_wishes(&self) {
+        let mut ids: Vec<ClaimId> = self.entries().values().map(|entry| entry.id).collect();
+        ids.sort_unstable();
+        ids.into_iter().take(LOOKED_AT).for_each(|id| self.alarm.ring(id));
+    }
+
     /// Whether the session's lease has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
@@ -186,6 +220,7 @@ impl Room {
     /// The session is over: whoever waits asks.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
+        drop(slot(&self.wished).take());
         let entries: Vec<_> = self.entries().drain().map(|(_, entry)| entry).collect();
         for entry in entries {
             entry.disarm();

@@ -88,6 +88,8 @@ async fn a_user_with_the_rights_of_the_documents_can_do_everything_and_nothing_e
         let next = tokio::spawn(async move { mutex.lock().await.unwrap() });
         lab::waiting(&a, "x", 1).await;
         assert_eq!(a.survey(&Scope::All).await.unwrap().len(), 1);
+        assert!(b.ask(&guard.name(), guard.tag()).await.unwrap());
+        guard.asked().await;
         assert!(b.break_hold(&guard.name(), guard.tag(), "a test").await.unwrap());
         guard.lost().await;
         next.await.unwrap().release().await;

@@ -36,6 +36,13 @@ impl Recipient {
     }
 }
 
+impl Recipient {
+    /// Tells the holder of a claim that somebody asks it to let go.
+    pub(crate) fn ask(&self, seq: u64) {
+        self.alarm.ask(ClaimId { session: self.session, seq });
+    }
+}
+
 /// The bells of all that wait in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {

@@ -7,7 +7,7 @@ use bramah_core::{
     Profile, Renewal, Reply, Result, Scope, Seats, SessionId, Standing, Strays, Survey, Waking,
 };
 
-use crate::{claim, renew, store::Store, survey, turn, withdraw};
+use crate::{asked, claim, renew, store::Store, survey, turn, withdraw};
 
 /// Locks in a directory, for all processes of one host. Cheap to clone.
 ///
@@ -61,7 +61,7 @@ impl Engine for File {
             lease: Leasing::Kept,
             capacity: Capacities::Claimed,
             strays: Strays::Listed,
-            asking: Asking::Never,
+            asking: Asking::Kept,
         }
     }
 
@@ -87,7 +87,8 @@ impl Engine for File {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        let name = claim.name.clone();
+        turn::attempt(&self.store, &name, move |store| asked::ask(store, &claim))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

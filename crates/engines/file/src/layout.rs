@@ -71,19 +71,34 @@ impl Layout {
         self.sessions.join(format!("{id}.{incarnation:016x}"))
     }
 
+    /// The claims of a session that somebody asks for.
+    pub(crate) fn asked(&self, id: SessionId, incarnation: u64) -> PathBuf {
+        self.sessions.join(format!("{id}.{incarnation:016x}.asked"))
+    }
+
     /// The session's mailbox.
     pub(crate) fn mail(&self, id: SessionId, incarnation: u64) -> PathBuf {
         self.sessions.join(format!("{id}.{incarnation:016x}.mail"))
     }
 }
 
-/// Which session a file in `sessions/` belongs to, and whether it is the mailbox.
-pub(crate) fn parse_session_file(name: &str) -> Option<(SessionId, u64, bool)> {
-    let (stem, is_mail) = name.strip_suffix(".mail").map_or((name, false), |stem| (stem, true));
+/// What a file in `sessions/` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The session itself.
+    Life,
+    /// What goes with it: its mailbox, or its wishes.
+    Beside,
+}
+
+/// Which session a file in `sessions/` belongs to, and what it is.
+pub(crate) fn parse_session_file(name: &str) -> Option<(SessionId, u64, Part)> {
+    let beside = name.strip_suffix(".mail").or_else(|| name.strip_suffix(".asked"));
+    let (stem, part) = beside.map_or((name, Part::Life), |stem| (stem, Part::Beside));
     let (id, incarnation) = stem.split_once('.')?;
     let digits = incarnation.len() == 16 && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit());
     let incarnation = u64::from_str_radix(incarnation, 16).ok().filter(|_| digits)?;
-    Some((id.parse().ok()?, incarnation, is_mail))
+    Some((id.parse().ok()?, incarnation, part))
 }
 
 /// The file name of a lock: percent-encoded, so that it is injective and never `.` or `..`; what would be too long
@@ -273,8 +288,10 @@ mod tests {
         let layout = Layout { locks: "/l".into(), sessions: "/s".into() };
         let id = SessionId::from_bits(77);
         let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-        assert_eq!(parse_session_file(&name(layout.session(id, 5))), Some((id, 5, false)));
-        assert_eq!(parse_session_file(&name(layout.mail(id, 5))), Some((id, 5, true)));
+        assert_eq!(parse_session_file(&name(layout.session(id, 5))), Some((id, 5, Part::Life)));
+        for beside in [layout.mail(id, 5), layout.asked(id, 5)] {
+            assert_eq!(parse_session_file(&name(beside)), Some((id, 5, Part::Beside)));
+        }
         for other in ["x", ".", "0.1", "00000000000000000000000000000001.+000000000000001"] {
             assert_eq!(parse_session_file(other), None);
         }

@@ -20,6 +20,7 @@
 //!   sessions/
 //!     <32 hex>.<incarnation>          a session; its process keeps an exclusive flock on it while it lives
 //!     <32 hex>.<incarnation>.mail     its mailbox, a named pipe: "claim 7 is held with fence 1799…", "claim 9 should ask"
+//!     <32 hex>.<incarnation>.asked    which of its claims somebody asks it to let go of; there once somebody has
 //! ```
 //! - A **ledger** is locked with `flock` for the few system calls of one operation, never while a lock is held. It
 //!   is not unlinked and not replaced by rename: two processes would then lock two files of one name. The
@@ -92,6 +93,7 @@
 
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is pushed there"))]
 
+mod asked;
 mod bells;
 mod boot;
 pub mod checkup;

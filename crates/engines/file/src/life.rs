@@ -20,7 +20,7 @@ use crate::{
     boot::Boot,
     error::{corrupt, io_error, newer},
     guard,
-    layout::{Layout, parse_session_file},
+    layout::{Layout, Part, parse_session_file},
 };
 
 const FORMAT: u32 = 1;
@@ -145,16 +145,14 @@ pub(crate) fn sweep(layout: &Layout, boot: &Boot) {
         entries.take(READ).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     fastrand::shuffle(&mut names);
     let files = names.iter().filter_map(|name| parse_session_file(name));
-    for (id, incarnation, is_mail) in files.take(TRIED) {
+    for (id, incarnation, part) in files.take(TRIED) {
         let session = layout.session(id, incarnation);
         let mail = layout.mail(id, incarnation);
-        if is_mail {
-            // A mailbox is made after its session; one without is left over.
-            if !session.exists() {
-                let _ = std::fs::remove_file(&mail);
-            }
-        } else {
-            reap(&session, &mail, boot);
+        match part {
+            Part::Life => reap(&session, &mail, boot),
+            // They are made after their session; what has none is left over.
+            Part::Beside if !session.exists() => remove_beside(&mail),
+            Part::Beside => {}
         }
     }
 }
@@ -175,9 +173,15 @@ pub(crate) fn reap(session: &Path, mail: &Path, boot: &Boot) {
         Err(_) => false,
     };
     if dead && identity(&file).is_ok_and(|identity| is_at(session, identity)) {
-        let _ = std::fs::remove_file(mail);
+        remove_beside(mail);
         let _ = std::fs::remove_file(session);
     }
+}
+
+/// Removes what goes with a session: its mailbox and its wishes. Absent is as good.
+pub(crate) fn remove_beside(mail: &Path) {
+    let _ = std::fs::remove_file(mail);
+    let _ = std::fs::remove_file(mail.with_extension("asked"));
 }
 
 #[cfg(test)]

@@ -25,6 +25,21 @@ use rustix::{
 
 use crate::{codec::sum, life};
 
+/// What a letter says of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// To who waits by it, or to its holder: somebody may have broken its hold.
+    Woken(Woken),
+    /// To its holder: somebody asks it to let go.
+    Asked,
+}
+
+impl From<Woken> for News {
+    fn from(woken: Woken) -> Self {
+        Self::Woken(woken)
+    }
+}
+
 const LETTER: usize = 32;
 const MAGIC: u32 = 0x3142_4d4c;
 /// No pipe holds less. When so much had come at once, more may have been dropped.
@@ -72,7 +87,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// What a pipe never says; it is not to be read again.
-    pub(crate) fn collect(&self) -> std::io::Result<Option<Vec<(u64, Woken)>>> {
+    pub(crate) fn collect(&self) -> std::io::Result<Option<Vec<(u64, News)>>> {
         let mut letters = Some(Vec::new());
         let mut buffer = [0; FULL];
         for _ in 0..READS {
@@ -127,10 +142,10 @@ fn take(pipe: &File) -> bool {
 
 /// Puts a letter into another session's mailbox. One that is absent, full or not a pipe is left alone: its owner asks
 /// by itself.
-pub(crate) fn send(path: &Path, seq: u64, woken: Woken) {
+pub(crate) fn send(path: &Path, seq: u64, news: impl Into<News>) {
     // Open for reading too: a pipe whose last reader has just died would end us with SIGPIPE.
     if let Some(mut pipe) = open_pipe(path, OFlags::RDWR) {
-        let _ = pipe.write(&encode(seq, woken));
+        let _ = pipe.write(&encode(seq, news.into()));
     }
 }
 
@@ -162,11 +177,13 @@ fn make(_: &Path) -> rustix::io::Result<()> {
     Err(Errno::NOTSUP)
 }
 
-fn encode(seq: u64, woken: Woken) -> [u8; LETTER] {
-    let (kind, fence): (u32, u64) = match woken {
-        Woken::Ask => (0, 0),
-        Woken::Held(None) => (1, 0),
-        Woken::Held(Some(fence)) => (2, fence.get()),
+fn encode(seq: u64, news: News) -> [u8; LETTER] {
+    let (kind, fence): (u32, u64) = match news {
+        News::Woken(Woken::Ask) => (0, 0),
+        News::Woken(Woken::Held(None)) => (1, 0),
+        News::Woken(Woken::Held(Some(fence))) => (2, fence.get()),
+        // Earlier versions cannot read it, and have everyone ask.
+        News::Asked => (3, 0),
     };
     let mut out = [0; LETTER];
     out[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -178,18 +195,19 @@ fn encode(seq: u64, woken: Woken) -> [u8; LETTER] {
     out
 }
 
-fn decode(bytes: &[u8]) -> Option<(u64, Woken)> {
+fn decode(bytes: &[u8]) -> Option<(u64, News)> {
     let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     if word(24)? != sum(bytes.get(..24)?) || word(0)? & u64::from(u32::MAX) != u64::from(MAGIC) {
         return None;
     }
-    let woken = match word(0)? >> 32 {
-        0 => Woken::Ask,
-        1 => Woken::Held(None),
-        2 => Woken::Held(Some(Fence::new(word(16)?))),
+    let news = match word(0)? >> 32 {
+        0 => News::Woken(Woken::Ask),
+        1 => News::Woken(Woken::Held(None)),
+        2 => News::Woken(Woken::Held(Some(Fence::new(word(16)?)))),
+        3 => News::Asked,
         _ => return None,
     };
-    Some((word(8)?, woken))
+    Some((word(8)?, news))
 }
 
 #[cfg(test)]
@@ -203,7 +221,7 @@ mod tests {
     use super::*;
     use crate::samples::Scratch;
 
-    fn came(mailbox: &Mailbox) -> Option<Vec<(u64, Woken)>> {
+    fn came(mailbox: &Mailbox) -> Option<Vec<(u64, News)>> {
         mailbox.collect().unwrap()
     }
 
@@ -226,9 +244,10 @@ mod tests {
         assert!(!path.exists(), "nobody makes a mailbox but its owner");
         let mailbox = Mailbox::open(&path).unwrap();
         for round in 0..100 {
-            let sent: Vec<_> = (0..70).map(|seq| (seq, Woken::Held(Some(Fence::new(round))))).collect();
-            for (seq, woken) in &sent {
-                send(&path, *seq, *woken);
+            let sent: Vec<_> =
+                (0..70).map(|seq| (seq, News::Woken(Woken::Held(Some(Fence::new(round)))))).collect();
+            for (seq, news) in &sent {
+                send(&path, *seq, *news);
             }
             assert_eq!(came(&mailbox), Some(sent));
             assert_eq!(came(&mailbox), Some(Vec::new()));
@@ -244,7 +263,7 @@ mod tests {
             put(&path, foreign).unwrap();
             assert_eq!(came(&mailbox), None);
             send(&path, 3, Woken::Ask);
-            assert_eq!(came(&mailbox), Some(vec![(3, Woken::Ask)]));
+            assert_eq!(came(&mailbox), Some(vec![(3, News::Woken(Woken::Ask))]));
         }
     }
 
@@ -253,11 +272,11 @@ mod tests {
         let dir = Scratch::new();
         let path = dir.0.join("x.mail");
         let mailbox = Mailbox::open(&path).unwrap();
-        while put(&path, &encode(1, Woken::Ask)).is_ok() {}
+        while put(&path, &encode(1, News::Asked)).is_ok() {}
         send(&path, 2, Woken::Ask);
         assert_eq!(came(&mailbox), None, "one was dropped, so it must not look complete");
         send(&path, 3, Woken::Ask);
-        assert_eq!(came(&mailbox), Some(vec![(3, Woken::Ask)]));
+        assert_eq!(came(&mailbox), Some(vec![(3, News::Woken(Woken::Ask))]));
     }
 
     #[test]
@@ -315,10 +334,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_letter_is_read_back_and_a_flipped_bit_refused(seq: u64, fence: Option<u64>, bit in 0..LETTER * 8) {
-            let woken = Woken::Held(fence.map(Fence::new));
-            let mut bytes = encode(seq, woken);
-            prop_assert_eq!(decode(&bytes), Some((seq, woken)));
+        fn a_letter_is_read_back_and_a_flipped_bit_refused(
+            seq: u64,
+            asked: bool,
+            fence: Option<u64>,
+            bit in 0..LETTER * 8,
+        ) {
+            let news = if asked { News::Asked } else { Woken::Held(fence.map(Fence::new)).into() };
+            let mut bytes = encode(seq, news);
+            prop_assert_eq!(decode(&bytes), Some((seq, news)));
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert_eq!(decode(&bytes), None);
         }

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use bramah_core::{Claim, ClaimId, ErrorKind, Name, Renewal, Reply, Result, SessionId, Woken};
 
 use crate::{
+    asked,
     bells::Ear,
     session::Session,
     store::{Asker, Store},
@@ -112,6 +113,9 @@ impl Round {
         let asked: std::collections::HashSet<u64> = self.asked.iter().map(|claim| claim.id.seq).collect();
         let stray = |(seq, claim): (&u64, &Arc<Claim>)| (!asked.contains(seq)).then(|| Arc::clone(claim));
         self.renewal.stray = self.session.claims().iter().filter_map(stray).collect();
+        let session = self.session.id;
+        self.renewal.asked =
+            asked::of(&self.session).into_iter().map(|seq| ClaimId { session, seq }).collect();
         self.renewal
     }
 }

@@ -16,11 +16,12 @@ use bramah_core::{Alarm, Claim, Error, ErrorKind, Keep, Opening, Result, Session
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::{
+    asked::Seen,
     bells::Recipient,
     boot::Boot,
     error::io_error,
     guard,
-    layout::{Layout, parse_session_file},
+    layout::{Layout, Part, parse_session_file},
     life::{self, Kept},
     mail::Mailbox,
 };
@@ -32,6 +33,9 @@ pub(crate) struct Session {
     pub(crate) incarnation: u64,
     pub(crate) path: PathBuf,
     mail: PathBuf,
+    /// Its wishes, and those that the last renewal found.
+    pub(crate) asked: PathBuf,
+    pub(crate) seen: Seen,
     /// Made with the session, as others wait for its end there; a detached one's when somebody first waits by it.
     /// `None` where that could not be so far: it is tried again with each question.
     mailbox: Mutex<Option<Arc<Mailbox>>>,
@@ -100,7 +104,7 @@ impl Session {
         for entry in std::fs::read_dir(&layout.sessions).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             let Some(name) = name.to_str().filter(|name| name.starts_with(&prefix)) else { continue };
-            let Some((_, incarnation, false)) = parse_session_file(name) else { continue };
+            let Some((_, incarnation, Part::Life)) = parse_session_file(name) else { continue };
             let path = layout.session(id, incarnation);
             let Ok(Some(file)) = guard::open_regular("the session", &path, OFlags::RDWR) else { continue };
             let left = life::read(&file, &path)?.and_then(|record| record.keep.left_ns(boot));
@@ -123,8 +127,22 @@ impl Session {
         let id = recipient.session;
         let (path, mail) = (layout.session(id, incarnation), layout.mail(id, incarnation));
         let (mailbox, recipient, watch) = (Mutex::default(), Arc::new(recipient), OnceLock::new());
-        let claims = Mutex::default();
-        Self { id, incarnation, path, mail, mailbox, recipient, file, identity, keep, claims, watch }
+        let (claims, asked, seen) = (Mutex::default(), layout.asked(id, incarnation), Seen::default());
+        Self {
+            id,
+            incarnation,
+            path,
+            mail,
+            asked,
+            seen,
+            mailbox,
+            recipient,
+            file,
+            identity,
+            keep,
+            claims,
+            watch,
+        }
     }
 
     /// Its mailbox, if this process has it or can have it now.
@@ -188,7 +206,7 @@ impl Session {
     /// Removes its files, under its flock if it has one.
     pub(crate) fn remove(&self) {
         // Absent is as good; a failure leaves a dead file for the next sweep.
-        let _ = std::fs::remove_file(&self.mail);
+        life::remove_beside(&self.mail);
         if life::is_at(&self.path, self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }

@@ -24,7 +24,7 @@ pub(crate) use crate::notify::Sign;
 use crate::{
     bells::{Bells, Ear, Recipient},
     life,
-    mail::{self, Mailbox},
+    mail::{self, Mailbox, News},
     notify::Notify,
 };
 
@@ -202,8 +202,11 @@ impl Post {
     fn read(&self, number: u64, session: &Recipient, mailbox: &Mailbox) {
         match mailbox.collect() {
             Ok(Some(letters)) => {
-                for (seq, woken) in letters {
-                    session.tell(seq, woken, &self.bells);
+                for (seq, news) in letters {
+                    match news {
+                        News::Woken(woken) => session.tell(seq, woken, &self.bells),
+                        News::Asked => session.ask(seq),
+                    }
                 }
             }
             Ok(None) => self.bells.ring_all(),

@@ -105,6 +105,13 @@ CALL bramah_upgrade()
 ----
 DROP PROCEDURE bramah_upgrade
 ----
+-- Claims that somebody asks their holder to let go of. Those whose claim is gone are removed with the next wish.
+CREATE TABLE IF NOT EXISTS bramah_wishes (
+  session BINARY(16) NOT NULL,
+  seq     BIGINT NOT NULL,
+  PRIMARY KEY (session, seq)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC
+----
 -- The locks of names. They are there beforehand: to lock a row that is not there would lock the gap where it would be, and two
 -- who then want to make it wait for each other.
 CREATE TABLE IF NOT EXISTS bramah_stripes (
@@ -487,6 +494,34 @@ BEGIN
     DELETE FROM bramah_breaks WHERE name = v_name AND ended < v_now - 604800000000;
     SET v_count = v_count + 1;
   END WHILE;
+END
+----
+-- Notes that somebody asks the holder of a claim to let go: its session reads this with every renewal. Nothing is done to the line.
+CREATE PROCEDURE bramah_wish(IN p_session BINARY(16), IN p_seq BIGINT) SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_there BOOLEAN;
+  DECLARE v_done BOOLEAN DEFAULT FALSE;
+  DECLARE v_session BINARY(16);
+  DECLARE v_seq BIGINT;
+  DECLARE v_past CURSOR FOR
+    SELECT w.session, w.seq FROM bramah_wishes w LEFT JOIN bramah_claims c ON c.session = w.session AND c.seq = w.seq
+     WHERE c.ticket IS NULL
+        OR c.expires <= TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_done = TRUE;
+  OPEN v_past;
+  past: LOOP
+    FETCH v_past INTO v_session, v_seq;
+    IF v_done THEN
+      LEAVE past;
+    END IF;
+    DELETE FROM bramah_wishes WHERE session = v_session AND seq = v_seq;
+  END LOOP;
+  CLOSE v_past;
+  SELECT COUNT(*) > 0 INTO v_there FROM bramah_claims WHERE session = p_session AND seq = p_seq
+     AND expires > TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6));
+  IF v_there THEN
+    INSERT IGNORE INTO bramah_wishes (session, seq) VALUES (p_session, p_seq);
+  END IF;
 END
 ----
 -- Forgets who is behind a session that is closed, unless it has left a claim behind.

@@ -94,6 +94,13 @@ CREATE TABLE IF NOT EXISTS bramah_breaks (
 
 CREATE INDEX IF NOT EXISTS bramah_breaks_at ON bramah_breaks (at);
 
+-- Claims that somebody asks their holder to let go of. Those whose claim is gone are removed with the next wish.
+CREATE TABLE IF NOT EXISTS bramah_wishes (
+  session uuid NOT NULL,
+  seq     bigint NOT NULL,
+  PRIMARY KEY (session, seq)
+);
+
 CREATE OR REPLACE VIEW bramah_locks AS
   SELECT c.name, c.held, c.ticket, CASE WHEN c.held AND c.weight = c.capacity THEN coalesce(c.raised, c.ticket) END AS fence,
          s.about, c.note, c.entered, c.granted, c.until
@@ -351,6 +358,18 @@ BEGIN
     DELETE FROM bramah_claims WHERE session = p_session AND seq = p_seq;
   END IF;
   RETURN true;
+END $$;
+
+-- Notes that somebody asks the holder of a claim to let go, and tells its session, which also reads this with every renewal. Nothing is
+-- done to the line.
+CREATE OR REPLACE FUNCTION bramah_wish(p_session uuid, p_seq bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM bramah_wishes w
+   WHERE NOT EXISTS (SELECT FROM bramah_claims c WHERE c.session = w.session AND c.seq = w.seq AND c.until > clock_timestamp());
+  IF EXISTS (SELECT FROM bramah_claims WHERE session = p_session AND seq = p_seq AND until > clock_timestamp()) THEN
+    INSERT INTO bramah_wishes (session, seq) VALUES (p_session, p_seq) ON CONFLICT DO NOTHING;
+    PERFORM bramah_tell(p_session, 'a ' || p_seq);
+  END IF;
 END $$;
 
 -- Advances a line that nobody asks about, and takes out all the dead in it: also those behind one that lives and waits.

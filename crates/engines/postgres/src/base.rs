@@ -119,7 +119,7 @@ impl Base for Database {
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Listed,
-            asking: Asking::Never,
+            asking: Asking::Kept,
         }
     }
 
@@ -283,6 +283,17 @@ impl Base for Database {
     async fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> Result<()> {
         let text = format!("SELECT bramah_nudge({})", quoted(name.as_str()));
         self.desk.keep(text, patience).await.map(drop)
+    }
+
+    async fn wish(self: Arc<Self>, id: ClaimId, patience: Duration) -> Result<()> {
+        let text = format!("SELECT bramah_wish({}, {})", uuid(id.session), id.seq);
+        self.desk.call(text, patience).await.map(drop)
+    }
+
+    async fn wishes(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<Vec<u64>> {
+        let text = format!("SELECT seq FROM bramah_wishes WHERE session = {}", uuid(session));
+        let rows = self.desk.keep(text, patience).await?;
+        self.desk.read(&rows, |row| Reader(row).whole(0))
     }
 
     async fn close(self: Arc<Self>, session: SessionId, patience: Duration) -> Result<()> {

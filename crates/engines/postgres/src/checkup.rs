@@ -53,7 +53,7 @@ const QUESTION: &str = "SELECT current_setting('server_version'), current_settin
 
 /// What table mode reads and writes, and session mode.
 const TABLES: [&str; 2] = [
-    "'bramah_claims', 'bramah_sessions', 'bramah_floors', 'bramah_watchers', 'bramah_breaks'",
+    "'bramah_claims', 'bramah_sessions', 'bramah_floors', 'bramah_watchers', 'bramah_breaks', 'bramah_wishes'",
     "'bramah_keys', 'bramah_places', 'bramah_sessions', 'bramah_breaks'",
 ];
 

@@ -230,7 +230,7 @@ impl Ears {
     }
 
     /// A message to a session's channel, whose name ends with the session: `g`, the claim's number and its fence for a
-    /// grant; `b` and the number for a break; `a`, the number and the key of the lock for the turn of one in a queue.
+    /// grant; `b` and the number for a break; `w` and the number for a wish; `a`, the number and the key of the lock for the turn of one in a queue.
     /// Anything else is not ours.
     fn message(&self, channel: &[u8], payload: &[u8]) {
         let Some(session) =
@@ -248,6 +248,10 @@ impl Ears {
         match (word, rest.parse()) {
             ("g", Ok(fence)) => self.granted(id, Fence::new(fence)),
             ("a", _) => self.turn(rest.as_bytes(), id),
+            ("w", _) => {
+                let alarm = self.alarms().get(&id.session).cloned();
+                alarm.unwrap_or_default().ask(id);
+            }
             ("b", _) => {
                 self.prod(id);
                 let alarm = self.alarms().get(&id.session).cloned();

@@ -143,7 +143,8 @@ impl Engine for Redis {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        let protocol = self.0.clone();
+        Reply::later(async move { protocol.wish(&claim).await })
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

@@ -1,6 +1,7 @@
 //! How locks look in the store: the names of keys, the scripts, and the words of requests. Pure.
 
 pub(crate) mod redisson;
+mod wishes;
 mod words;
 
 use std::{sync::Arc, time::Duration};
@@ -40,6 +41,7 @@ pub(crate) struct Scheme {
     leave: Arc<Script>,
     renew: Arc<Script>,
     look: Arc<Script>,
+    wish: Arc<Script>,
     /// Redisson's, if it is that layout.
     fleet: Option<Fleet>,
 }
@@ -102,6 +104,7 @@ impl Scheme {
                 pick(include_str!("../scripts/renew.lua"), include_str!("../scripts/plain_renew.lua")),
             ),
             look: build("look", include_str!("../scripts/look.lua")),
+            wish: wishes::script(),
         }
     }
 
@@ -126,7 +129,10 @@ impl Scheme {
             seats: Seats::Many,
             lease: Leasing::Stored,
             strays: Strays::Unlisted,
-            asking: Asking::Never,
+            asking: match self.layout {
+                Layout::Native | Layout::Plain => Asking::Kept,
+                Layout::Redisson => Asking::Never,
+            },
         }
     }
 

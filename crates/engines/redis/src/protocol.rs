@@ -4,6 +4,7 @@ mod answer;
 mod calls;
 mod stamp;
 mod terms;
+mod wishes;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -236,6 +237,9 @@ impl<D: Driver> Protocol<D> {
         let place = self.scheme.session(session);
         let mut cmd = redis::cmd("DEL");
         cmd.arg(&place.key);
+        if !self.driver.is_cluster() {
+            cmd.arg(self.scheme.wishes_at(session).key);
+        }
         self.driver.send(self.scheme.plainly(&place, cmd, self.patience(ttl))).await.map(drop)
     }
 
@@ -460,7 +464,9 @@ impl<D: Driver> Protocol<D> {
         if let Some(member) = self.member(session) {
             self.look_after(member);
         }
-        renewal::renew(self, claims).await
+        let wishes = self.wishes(session);
+        let renewal = renewal::renew(self, claims).await?;
+        Ok(Renewal { asked: wishes.await, ..renewal })
     }
 }
 

@@ -54,6 +54,10 @@ async fn work_out(url: &str, has_line: bool) {
         };
         let (next, ()) = tokio::join!(theirs.lock_within(WITHIN), hold);
         let next = next.unwrap();
+        if !url.contains("layout=redisson") {
+            assert!(here.ask(&name, next.tag()).await.unwrap());
+            tokio::time::timeout(WITHIN, next.asked()).await.unwrap();
+        }
         let listed = here.survey(&Scope::All).await.unwrap();
         assert!(listed.iter().any(|line| line.name == name), "{listed:?}");
         assert!(here.break_hold(&name, next.tag(), "a test").await.unwrap());

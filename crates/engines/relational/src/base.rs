@@ -85,6 +85,16 @@ pub trait Base: Debug + Send + Sync + 'static {
     /// Advances a line in which somebody has died.
     fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> impl Future<Output = Result<()>> + Send;
 
+    /// Notes that somebody asks the holder of a claim to let go, and tells its session if that can be told. An absent claim is success.
+    fn wish(self: Arc<Self>, id: ClaimId, patience: Duration) -> impl Future<Output = Result<()>> + Send;
+
+    /// The numbers of a session's claims that somebody asks for.
+    fn wishes(
+        self: Arc<Self>,
+        session: SessionId,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Vec<u64>>> + Send;
+
     /// Forgets a session.
     fn close(
         self: Arc<Self>,

@@ -310,7 +310,8 @@ impl<D: Dialect> Engine for Pinned<D> {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        let why = "a database in session mode keeps locks of its connections, and has no place for a wish";
+        Reply::now(Err(claim.unaskable(why)))
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

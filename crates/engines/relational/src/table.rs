@@ -228,6 +228,11 @@ impl<B: Base> Inner<B> {
         {
             tracing::debug!(%error, "lines were not advanced");
         }
+        // Last, and no reason for a renewal to fail.
+        match self.base.clone().wishes(session, patience).await {
+            Ok(seqs) => renewal.asked = seqs.into_iter().map(|seq| ClaimId { session, seq }).collect(),
+            Err(error) => tracing::debug!(%error, "wishes were not read"),
+        }
         renewal
     }
 
@@ -313,7 +318,8 @@ impl<B: Base> Engine for Table<B> {
     }
 
     fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
-        Reply::now(Err(claim.unaskable()))
+        let inner = self.0.clone();
+        self.0.office.run(async move { inner.base.clone().wish(claim.id, inner.base.timeout()).await })
     }
 
     fn close(&self, session: SessionId) -> Reply<()> {

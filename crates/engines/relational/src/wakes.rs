@@ -168,6 +168,12 @@ impl Wakes {
         alarm.unwrap_or_default().ring(id);
     }
 
+    /// Somebody asks for a claim.
+    pub fn asked(&self, id: ClaimId) {
+        let alarm = self.waiting().alarms.get(&id.session).cloned();
+        alarm.unwrap_or_default().ask(id);
+    }
+
     /// There is room in a line.
     pub fn room(&self, name: &str) {
         let watchers = self.waiting().watchers.remove(name);
@@ -189,11 +195,16 @@ impl Wakes {
     }
 
     /// What the database says to a session: `g`, the number of a claim and its fence for a grant; `b` and the number for a
-    /// break; `w` and the name of a lock for room. Anything else is not ours.
+    /// break; `a` and the number for a wish; `w` and the name of a lock for room. Anything else is not ours.
     pub fn hear(&self, session: SessionId, text: &str) {
         let Some((word, rest)) = text.split_once(' ') else { return };
         let id = |text: &str| Some(ClaimId { session, seq: text.parse().ok()? });
         match word {
+            "a" => {
+                if let Some(id) = id(rest) {
+                    self.asked(id);
+                }
+            }
             "g" => {
                 let told =
                     rest.split_once(' ').and_then(|(seq, fence)| Some((id(seq)?, fence.parse().ok()?)));
