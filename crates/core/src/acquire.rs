@@ -35,13 +35,13 @@ impl Patience {
     }
 }
 
-/// The first pause after a store did not answer, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// The first pause after a store did not answer, and the longest: it is waited for as long as the caller is willing to.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How often a store is asked that does not take part yet.
 const HINDRANCE: Duration = Duration::from_secs(1);
 
-/// How often one caller opens a session again that the store keeps dropping.
+/// How often a session is opened again that the store keeps dropping, without an answer of another kind in between.
 const REOPENINGS: u32 = 3;
 
 /// Acquires. `None` only for [`Patience::Try`]: it is busy.
@@ -103,6 +103,10 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         if core.is_closed() {
             return Err(core.closed_error());
         }
+        if answer.is_ok() && trouble.error.is_some() {
+            trouble = Trouble::none();
+            core.end_outage();
+        }
         match answer {
             Ok(Standing::Held { fence, left }) => {
                 let lease = left.or(want.lease);
@@ -124,7 +128,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 }
             }
             Ok(Standing::Queued { wake, sleep, ahead }) => {
-                trouble = Trouble::none();
+                reopened = 0;
                 trace!(ahead, "waiting");
                 if wait == Wait::Line {
                     seat.wait_until(core.place_until(sent));
@@ -169,8 +173,20 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
             Ok(Standing::Gone) => seat = attempt.sit_anew(&seat, want, wait),
             Err(error) if error.kind() == ErrorKind::Lost && reopened < REOPENINGS => {
                 debug!(%error, "the store has dropped the session; opening it again");
-                reopened += 1;
-                core.reopen().await?;
+                let opened = tokio::select! {
+                    biased;
+                    opened = core.reopen() => opened,
+                    () = core.clock.sleep_until(patience.deadline()) => {
+                        return Err(trouble.error.unwrap_or(error));
+                    }
+                };
+                match opened {
+                    Ok(()) => reopened += 1,
+                    Err(error) if error.kind() == ErrorKind::Unavailable => {
+                        trouble.pause(core, &seat, error, patience).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
                 seat = attempt.sit_anew(&seat, want, wait);
             }
             Err(error) if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() => {
@@ -192,7 +208,9 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 core.turns.stir(&want.name);
                 seat.doubt(core.clock.now() + core.pace());
                 core.doubt();
-                trouble.pause(core, error, patience).await?;
+                if let Rested::Gone = trouble.pause(core, &seat, error, patience).await? {
+                    seat = attempt.sit_anew(&seat, want, wait);
+                }
             }
             Err(error) => {
                 attempt.refused(&seat, error.kind());
@@ -423,30 +441,30 @@ impl Drop for Attempt {
 
 /// A store that has not been answering.
 struct Trouble {
-    since: Option<Moment>,
     pause: Duration,
     error: Option<Error>,
 }
 
 impl Trouble {
     const fn none() -> Self {
-        Self { since: None, pause: PAUSES.0, error: None }
+        Self { pause: PAUSES.0, error: None }
     }
 
-    /// A pause after a store did not answer; the error itself once it has not answered for a third of the ttl, or
-    /// when the caller does not want to wait.
-    async fn pause(&mut self, core: &Core, error: Error, patience: Patience) -> Result<()> {
-        let now = core.clock.now();
-        let since = *self.since.get_or_insert(now);
-        let out_of_time = now.since(since) >= core.pace() / 3 || now >= patience.deadline();
-        if patience == Patience::Try || out_of_time {
+    /// A pause after a store did not answer; the error itself when the caller's time is up, or it does not want to wait.
+    async fn pause(&mut self, core: &Core, seat: &Seat, error: Error, patience: Patience) -> Result<Rested> {
+        if patience == Patience::Try {
             return Err(error);
         }
-        self.error = Some(error);
-        let pause = jittered(self.pause).min(patience.deadline().since(now));
+        debug!(%error, "the store does not answer; it is asked again");
+        let pause = jittered(self.pause);
         self.pause = (self.pause * 2).min(PAUSES.1);
-        core.clock.nap(pause).await;
-        Ok(())
+        // Until the next answer, which an engine has after a third of the ttl at the latest.
+        core.begin_outage(error.clone(), pause + core.pace());
+        self.error = Some(error.clone());
+        match rest(core, seat, Wake::never(), pause, patience.deadline()).await {
+            Rested::TimedOut => Err(error),
+            rested => Ok(rested),
+        }
     }
 
     /// Why the caller's time ran out: the store's silence if that was it, else the wait.
