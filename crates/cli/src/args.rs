@@ -123,8 +123,8 @@ pub(crate) struct Run {
     pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) about: About,
-    /// When the store cannot be reached: wait for it as long as for the lock, then fail (exit 69); fail, or run without
-    /// the lock: when the time of -w is over, without -w after 10s, with -n at once
+    /// When the store cannot be reached until the wait is over: fail (exit 69; so does wait), or run without the lock. Without -w,
+    /// wait has no end, and fail and run follow after 10s without an answer; with -n at once
     #[arg(long, value_name = "WHAT", default_value = "wait")]
     pub(crate) if_down: IfDown,
     #[command(flatten)]

@@ -47,13 +47,13 @@ impl Lookout {
             rest: None,
             trouble: None,
             most: OUTAGE,
-            outage: Outage::new(Talk::Little),
+            outage: Outage::new(Talk::Little, Moment::NEVER),
         }
     }
 
     /// The same, and a store that is out of reach is waited for as long as it takes. That is told.
-    pub(crate) fn enduring(engine: Arc<dyn Engine>, scope: Scope, talk: Talk) -> Self {
-        Self { most: Duration::MAX, outage: Outage::new(talk), ..Self::new(engine, scope) }
+    pub(crate) fn enduring(engine: Arc<dyn Engine>, scope: Scope, outage: Outage) -> Self {
+        Self { most: Duration::MAX, outage, ..Self::new(engine, scope) }
     }
 
     /// Tells why the store does not answer.

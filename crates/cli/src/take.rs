@@ -55,7 +55,7 @@ pub(crate) async fn take(
     tokio::select! {
         biased;
         got = insist(session, want, wait.until) => got,
-        never = waiter::tell(session, &want.names, talk) => match never {},
+        never = waiter::tell(session, &want.names, talk, wait.until.unwrap_or(Moment::NEVER)) => match never {},
         failure = wait.given_up(session) => Err(failure),
     }
 }

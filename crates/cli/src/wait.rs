@@ -63,7 +63,7 @@ impl Wait {
         let Some(until) = self.until else { return work().await };
         let now = self.clock.now();
         let until = until.min(now + self.outage).max(now + ANSWER);
-        let mut outage = Outage::new(talk);
+        let mut outage = Outage::new(talk, until);
         let (mut last, [mut pause, longest]) = (None, PAUSES);
         loop {
             let done = tokio::select! {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bramah::{Clock, LineView, Name, Session};
+use bramah::{Clock, LineView, Moment, Name, Session};
 
 use crate::{
     holder,
@@ -19,19 +19,21 @@ use crate::{
 pub(crate) const PAUSES: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 
+/// An outage is told if the wait goes on for at least so long.
+const LEFT: Duration = Duration::from_secs(1);
 /// How long a look at the store may take before we see whether it answers at all.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Tells who has the lock and how far we are: on a terminal in one line that is kept up to date, else every now and
 /// then; at once when its holder is found stopped, or the store does not answer. Never ends; dropped when the wait is over.
-pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infallible {
+pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk, until: Moment) -> Infallible {
     if talk == Talk::Little {
         return std::future::pending().await;
     }
     let clock = Clock::boot();
     let started = clock.now();
     let mut board = Board::new();
-    let mut outage = Outage::new(talk);
+    let mut outage = Outage::new(talk, until);
     let mut pauses = PAUSES.into_iter();
     let mut pause = move || pauses.next().unwrap_or(PAUSES[2]);
     let mut due = started + pause();
@@ -46,16 +48,20 @@ pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infal
             Some(_) => None,
         };
         let now = clock.now();
-        if let Some(why) = session.hindrance() {
-            if board.is_terminal() {
-                let so_far = span::write(now.since(started));
-                board.draw(&format!("waiting for the store ({so_far} so far): {why}"));
-            } else {
-                outage.tell(&why.to_string());
+        let found = match (session.hindrance(), found) {
+            (None, Some(found)) => found,
+            (why, _) => {
+                let why = why.map_or_else(|| "it has not answered yet".to_owned(), |why| why.to_string());
+                if board.is_terminal() {
+                    let so_far = span::write(now.since(started));
+                    board.draw(&format!("waiting for the store ({so_far} so far): {why}"));
+                } else {
+                    outage.tell(&why);
+                }
+                look = now + LOOK / 2;
+                continue;
             }
-            look = now + LOOK / 2;
-            continue;
-        }
+        };
         outage.end();
         let stopped = found.as_ref().is_some_and(|(_, line)| holder::trouble(line).is_some());
         let words = found.as_ref().and_then(|(name, line)| {
@@ -77,30 +83,34 @@ pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infal
     }
 }
 
-/// What is found within [`LOOK`].
-async fn soon<T>(clock: &Clock, look: impl Future<Output = Option<T>>) -> Option<T> {
+/// What is found; `None` if that takes longer than [`LOOK`].
+async fn soon<T>(clock: &Clock, look: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
-        found = look => found,
+        found = look => Some(found),
         () = clock.sleep_until(clock.now() + LOOK) => None,
     }
 }
 
-/// Tells why the store does not answer: once, and again when the reason is another one.
+/// Tells why the store does not answer: once, and again when the reason is another one. At the end of a wait that is left to
+/// the failure.
 pub(crate) struct Outage {
     talk: Talk,
+    clock: Clock,
+    until: Moment,
     /// Without digits, which may be times and ports.
     told: Option<String>,
 }
 
 impl Outage {
-    pub(crate) fn new(talk: Talk) -> Self {
-        Self { talk, told: None }
+    pub(crate) fn new(talk: Talk, until: Moment) -> Self {
+        Self { talk, clock: Clock::boot(), until, told: None }
     }
 
     pub(crate) fn tell(&mut self, why: &str) {
         let reason: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
-        if self.talk > Talk::Little && self.told.as_ref() != Some(&reason) {
+        let is_worth_it = self.talk > Talk::Little && self.clock.now() + LEFT < self.until;
+        if is_worth_it && self.told.as_ref() != Some(&reason) {
             say(&format!("waiting for the store: {why}"));
             self.told = Some(reason);
         }

@@ -11,8 +11,9 @@ use crate::{
     gate::{Busy, Pass, Turn},
     hold::Hold,
     keeper::{Due, Order},
-    parting::{jittered, settle},
+    parting::settle,
     seat::{Phase, Seat},
+    trouble::{Trouble, busy, timeout},
 };
 
 /// How long a caller is willing to wait.
@@ -34,9 +35,6 @@ impl Patience {
         }
     }
 }
-
-/// The first pause after a store did not answer, and the longest: it is waited for as long as the caller is willing to.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How often a store is asked that does not take part yet.
 const HINDRANCE: Duration = Duration::from_secs(1);
@@ -97,13 +95,13 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
         let sent = first.take().unwrap_or_else(|| core.clock.now());
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
-            return Err(trouble.or_timeout(core, want, started));
+            return Err(trouble.or_silence(core, want, started, sent));
         };
         // While the answer was on its way: what it brought is withdrawn with the attempt.
         if core.is_closed() {
             return Err(core.closed_error());
         }
-        if answer.is_ok() && trouble.error.is_some() {
+        if answer.is_ok() && trouble.is_some() {
             trouble = Trouble::none();
             core.end_outage();
         }
@@ -177,13 +175,13 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                     biased;
                     opened = core.reopen() => opened,
                     () = core.clock.sleep_until(patience.deadline()) => {
-                        return Err(trouble.error.unwrap_or(error));
+                        return Err(trouble.or(error));
                     }
                 };
                 match opened {
                     Ok(()) => reopened += 1,
                     Err(error) if error.kind() == ErrorKind::Unavailable => {
-                        trouble.pause(core, &seat, error, patience).await?;
+                        endure(core, &mut trouble, &seat, error, patience).await?;
                     }
                     Err(error) => return Err(error),
                 }
@@ -197,7 +195,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 // Perhaps sooner than it thinks: it may be made of several.
                 let after = error.retry_after().unwrap_or_default().min(HINDRANCE);
                 core.hinder(error.clone(), after * 2);
-                trouble = Trouble { error: Some(error), ..Trouble::none() };
+                trouble = Trouble::of(error);
                 match rest(core, &seat, Wake::never(), after, patience.deadline()).await {
                     Rested::TimedOut => return Err(trouble.or_timeout(core, want, started)),
                     _ => seat = attempt.sit_anew(&seat, want, wait),
@@ -208,7 +206,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 core.turns.stir(&want.name);
                 seat.doubt(core.clock.now() + core.pace());
                 core.doubt();
-                if let Rested::Gone = trouble.pause(core, &seat, error, patience).await? {
+                if let Rested::Gone = endure(core, &mut trouble, &seat, error, patience).await? {
                     seat = attempt.sit_anew(&seat, want, wait);
                 }
             }
@@ -262,6 +260,24 @@ async fn await_turn(
         turn = core.turns.turn(&want.name) => Ok(Some(turn)),
         () = seat.ended() => Ok(None),
         () = core.clock.sleep_until(patience.deadline()) => Err(timeout(core, want, started)),
+    }
+}
+
+/// A pause after a store did not answer; the error itself when the caller's time is up, or it does not want to wait.
+async fn endure(
+    core: &Core,
+    trouble: &mut Trouble,
+    seat: &Seat,
+    error: Error,
+    patience: Patience,
+) -> Result<Rested> {
+    if patience == Patience::Try {
+        return Err(error);
+    }
+    let pause = trouble.note(core, error.clone());
+    match rest(core, seat, Wake::never(), pause, patience.deadline()).await {
+        Rested::TimedOut => Err(error),
+        rested => Ok(rested),
     }
 }
 
@@ -437,52 +453,4 @@ impl Drop for Attempt {
             core.depart(seat, flight, self.doubt);
         }
     }
-}
-
-/// A store that has not been answering.
-struct Trouble {
-    pause: Duration,
-    error: Option<Error>,
-}
-
-impl Trouble {
-    const fn none() -> Self {
-        Self { pause: PAUSES.0, error: None }
-    }
-
-    /// A pause after a store did not answer; the error itself when the caller's time is up, or it does not want to wait.
-    async fn pause(&mut self, core: &Core, seat: &Seat, error: Error, patience: Patience) -> Result<Rested> {
-        if patience == Patience::Try {
-            return Err(error);
-        }
-        debug!(%error, "the store does not answer; it is asked again");
-        let pause = jittered(self.pause);
-        self.pause = (self.pause * 2).min(PAUSES.1);
-        // Until the next answer, which an engine has after a third of the ttl at the latest.
-        core.begin_outage(error.clone(), pause + core.pace());
-        self.error = Some(error.clone());
-        match rest(core, seat, Wake::never(), pause, patience.deadline()).await {
-            Rested::TimedOut => Err(error),
-            rested => Ok(rested),
-        }
-    }
-
-    /// Why the caller's time ran out: the store's silence if that was it, else the wait.
-    fn or_timeout(self, core: &Core, want: &Want, started: Moment) -> Error {
-        self.error.unwrap_or_else(|| timeout(core, want, started))
-    }
-}
-
-/// The error for a lock that is not free, told to who did not want to wait.
-pub(crate) fn busy(core: &Core, want: &Want) -> Error {
-    let text = || format!("{} is not free, and the wait is zero", want.name);
-    core.hindrance().unwrap_or_else(|| Error::new(ErrorKind::Timeout, text()))
-}
-
-fn timeout(core: &Core, want: &Want, started: Moment) -> Error {
-    if let Some(error) = core.hindrance() {
-        return error;
-    }
-    let waited = core.clock.now().since(started);
-    Error::new(ErrorKind::Timeout, format!("{} was not free within {waited:.1?}", want.name))
 }

@@ -17,7 +17,7 @@ use crate::{
     store::Store,
     take,
     wait::Wait,
-    waiter::PAUSES,
+    waiter::{Outage, PAUSES},
 };
 
 /// How long one look may take.
@@ -75,8 +75,11 @@ async fn until_free(
 ) -> Result<Option<LineView>, Failure> {
     let clock = Clock::boot();
     let scope = Scope::Exact(name.clone());
-    let mut lookout = Lookout::enduring(cmd::existing(store).await?, scope.clone(), talk);
-    let Some(until) = wait.until else { return Ok(held(lookout.glimpse(&scope).await?)) };
+    let engine = cmd::existing(store).await?;
+    let Some(until) = wait.until else {
+        return Ok(held(Lookout::new(engine, scope.clone()).glimpse(&scope).await?));
+    };
+    let mut lookout = Lookout::enduring(engine, scope.clone(), Outage::new(talk, until));
     let mut pauses = PAUSES.into_iter();
     let mut pause = || pauses.next().unwrap_or(PAUSES[2]);
     let mut due = if talk == Talk::Little { Moment::NEVER } else { clock.now() + pause() };
