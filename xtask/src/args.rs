@@ -29,7 +29,8 @@ usage: cargo xtask TASK
   proto                   generate the code that speaks etcd's protocol
   bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql, etcd,
                           zookeeper
-  soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, conformance, suite, load
+  soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, topologies,
+                          conformance, suite, load
   tidy                    check what the style guide can check by machine
 
 cargo xtask TASK --help tells more. Exit codes: 0 passed, 1 failed, 64 wrong usage.
@@ -112,6 +113,9 @@ usage: cargo xtask soak NAME [--times N]
   quorum       N seeded worlds of a quorum over nodes that crash, forget and drift (5000)
   counting     eight processes that count in one file under a lock, N times each (200)
   redlock      eight processes that count while masters are killed, for N seconds (120)
+  topologies   processes that count through the command while servers fail over, die, freeze and reshard, for
+               N seconds (300) on each: Redis Sentinel and Cluster, etcd, ZooKeeper, PostgreSQL with a standby.
+               Tells the double holds where replication is asynchronous, and the longest gap without a grant
   conformance  the conformance suite on every engine, N times (10)
   suite        the whole test suite N times (5)
   load         the same while every CPU is kept busy
@@ -222,7 +226,7 @@ mod tests {
         );
         assert!(typed("bench x").is_err_and(|what| what.contains("known are core")));
         assert!(typed("soak x").is_err_and(|what| {
-            what.contains("known are worlds, quorum, counting, redlock, conformance, suite, load")
+            what.contains("known are worlds, quorum, counting, redlock, topologies, conformance, suite, load")
         }));
         assert!(typed("soak suite --times 0").is_err_and(|what| what.contains("whole number")));
         assert!(typed("test --fast").is_err_and(|what| what.contains("--fast")));

@@ -26,6 +26,8 @@ enum Kind {
     Counting,
     /// Eight processes that count while masters of Redlock are killed, for that many seconds.
     Redlock,
+    /// Processes that count through the command while servers fail over, die, freeze and reshard: that many seconds on each topology.
+    Topologies,
     /// The conformance suite on every engine, that often.
     Conformance,
     /// The test suite, again and again.
@@ -39,6 +41,7 @@ pub(crate) const SOAKS: &[Soak] = &[
     Soak { name: "quorum", times: 5_000, kind: Kind::Worlds("quorum_worlds") },
     Soak { name: "counting", times: 200, kind: Kind::Counting },
     Soak { name: "redlock", times: 120, kind: Kind::Redlock },
+    Soak { name: "topologies", times: 300, kind: Kind::Topologies },
     Soak { name: "conformance", times: 10, kind: Kind::Conformance },
     Soak { name: "suite", times: 5, kind: Kind::Suite },
     Soak { name: "load", times: 5, kind: Kind::Load },
@@ -81,6 +84,13 @@ pub(crate) fn run(soak: &Soak, times: u32) -> Result<(), String> {
         Kind::Redlock => {
             let mut command = cargo(["test", "--release", "--package", "bramah-redis"]);
             command.args(["--test", "redlock_chaos", "--", "--nocapture"]);
+            command.env("BRAMAH_TEST_SECONDS", times.to_string());
+            repeat(1, || command_line(&mut command))
+        }
+        Kind::Topologies => {
+            let mut command = cargo(["test", "--package", "bramah-cli", "--all-features"]);
+            // One after another: each has the machine for itself.
+            command.args(["--test", "topologies", "--", "--nocapture", "--test-threads", "1"]);
             command.env("BRAMAH_TEST_SECONDS", times.to_string());
             repeat(1, || command_line(&mut command))
         }

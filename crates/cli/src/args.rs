@@ -123,8 +123,9 @@ pub(crate) struct Run {
     pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) about: About,
-    /// When the store cannot be reached: fail (exit 69), wait until it can, or run without the lock
-    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    /// When the store cannot be reached until the wait is over: fail (exit 69; so does wait), or run without the lock. Without -w,
+    /// wait has no end, and fail and run follow after 10s without an answer; with -n at once
+    #[arg(long, value_name = "WHAT", default_value = "wait")]
     pub(crate) if_down: IfDown,
     #[command(flatten)]
     pub(crate) talk: Talk,
@@ -151,7 +152,7 @@ pub(crate) struct Elect {
     pub(crate) value: Option<String>,
     #[command(flatten)]
     pub(crate) about: About,
-    /// When the store cannot be reached: fail (exit 69), wait until it can, or run without being elected
+    /// When the store cannot be reached: wait until it can; or after 10s fail (exit 69), or run without being elected
     #[arg(long, value_name = "WHAT", default_value = "wait")]
     pub(crate) if_down: IfDown,
     #[command(flatten)]

@@ -118,6 +118,11 @@ impl Failure {
         Self { exit, line: None }
     }
 
+    /// The line; empty if the code says it all.
+    pub(crate) fn line(&self) -> &str {
+        self.line.as_deref().unwrap_or_default()
+    }
+
     /// Says the line and gives the exit.
     pub(crate) fn tell(self) -> Exit {
         if let Some(line) = &self.line {

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bramah::{Clock, Engine, Error, ErrorKind, LineView, Look, Moment, PlaceView, Scope, Wake};
 
-use crate::exit::Failure;
+use crate::{exit::Failure, plan::Talk, waiter::Outage};
 
 /// How long a store may be out of reach before we give up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const OUTAGE: Duration = Duration::from_secs(10);
 /// The pause before a store that did not answer is asked again.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How much later than the end of a ttl we look.
@@ -22,8 +22,11 @@ pub(crate) struct Lookout {
     clock: Clock,
     /// What to wait for before the next look.
     rest: Option<(Wake, Moment)>,
-    /// Since when the store has not answered.
-    trouble: Option<Moment>,
+    /// Since when the store has not answered, and why.
+    trouble: Option<(Moment, Error)>,
+    /// How long that may last.
+    most: Duration,
+    outage: Outage,
 }
 
 /// What was seen.
@@ -37,7 +40,30 @@ pub(crate) struct Sight {
 
 impl Lookout {
     pub(crate) fn new(engine: Arc<dyn Engine>, scope: Scope) -> Self {
-        Self { engine, scope, clock: Clock::boot(), rest: None, trouble: None }
+        Self {
+            engine,
+            scope,
+            clock: Clock::boot(),
+            rest: None,
+            trouble: None,
+            most: OUTAGE,
+            outage: Outage::new(Talk::Little, Moment::NEVER),
+        }
+    }
+
+    /// The same, and a store that is out of reach is waited for as long as it takes. That is told.
+    pub(crate) fn enduring(engine: Arc<dyn Engine>, scope: Scope, outage: Outage) -> Self {
+        Self { most: Duration::MAX, outage, ..Self::new(engine, scope) }
+    }
+
+    /// Tells why the store does not answer.
+    pub(crate) fn tell(&mut self, why: &str) {
+        self.outage.tell(why);
+    }
+
+    /// Why the store does not answer.
+    pub(crate) fn trouble(&self) -> Option<&Error> {
+        self.trouble.as_ref().map(|(_, error)| error)
     }
 
     /// What there is: the first time at once, then after something may have changed.
@@ -58,6 +84,7 @@ impl Lookout {
             match self.engine.survey(&self.scope, Look::Watching).await {
                 Ok(survey) => {
                     self.trouble = None;
+                    self.outage.end();
                     let sleep = survey.sleep.min(shortest(&survey.lines));
                     self.rest = Some((survey.wake, self.clock.now() + sleep));
                     return Ok(Sight { at, lines: survey.lines, unreadable: survey.unreadable });
@@ -75,10 +102,12 @@ impl Lookout {
     /// A store that does not answer may be starting anew.
     fn bear(&mut self, error: Error) -> Result<(), Failure> {
         let now = self.clock.now();
-        let since = *self.trouble.get_or_insert(now);
-        if error.kind() != ErrorKind::Unavailable || now.since(since) >= PATIENCE {
+        let since = self.trouble.as_ref().map_or(now, |(since, _)| *since);
+        if error.kind() != ErrorKind::Unavailable || now.since(since) >= self.most {
             return Err(error.into());
         }
+        self.outage.tell(&error.to_string());
+        self.trouble = Some((since, error));
         self.rest = Some((Wake::never(), now + PAUSE));
         Ok(())
     }

@@ -27,6 +27,7 @@ mod store;
 mod table;
 mod take;
 mod terminal;
+mod wait;
 mod waiter;
 
 use std::process::ExitCode;

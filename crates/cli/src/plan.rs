@@ -343,7 +343,7 @@ mod tests {
         let run = run("bramah run a -- b c");
         assert_eq!((run.patience, run.want.ttl), (Patience::Forever, Duration::from_secs(30)));
         assert_eq!((run.grace, run.on_lost, run.max_run), (Duration::from_secs(5), ON_LOST, None));
-        assert_eq!((run.busy_code, run.min_hold, run.if_down), (75, Duration::ZERO, IfDown::Fail));
+        assert_eq!((run.busy_code, run.min_hold, run.if_down), (75, Duration::ZERO, IfDown::Wait));
         assert_eq!((run.talk, run.report, run.want.mode), (Talk::Usual, false, Mode::Mutex));
         assert_eq!((run.program, run.arguments), ("b".into(), vec!["c".into()]));
     }

@@ -10,45 +10,53 @@ use crate::{
     cmd,
     exit::Failure,
     holder,
-    plan::{Mode, Patience, Talk, Want},
+    plan::{Mode, Talk, Want},
     say::say,
     store::Store,
+    wait::Wait,
     waiter,
 };
 
 /// How often a try goes round when the use of a name changes under our hands: each time somebody was in line.
 const TRIES: usize = 10;
+/// How long a question may take whose answer only has us say more.
+const ANSWER: Duration = Duration::from_secs(1);
 /// The pause before another round when that happens again, at first and at the most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
 /// Opens a session for what is wanted.
-pub(crate) async fn open(store: &Store, want: &Want, keep: Keep) -> Result<Session, Failure> {
-    let mut builder = cmd::session(store).await?.ttl(want.ttl).keep(keep);
-    if let Some(owner) = &want.owner {
-        builder = builder.owner(owner);
-    }
-    for (key, value) in &want.labels {
-        builder = builder.label(key, value);
-    }
-    Ok(builder.open().await?)
+pub(crate) async fn open(
+    store: &Store,
+    want: &Want,
+    keep: Keep,
+    wait: &Wait,
+    talk: Talk,
+) -> Result<Session, Failure> {
+    wait.for_store(store, talk, async || {
+        let mut builder = cmd::session(store).await?.ttl(want.ttl).keep(keep);
+        if let Some(owner) = &want.owner {
+            builder = builder.owner(owner);
+        }
+        for (key, value) in &want.labels {
+            builder = builder.label(key, value);
+        }
+        Ok(builder.open().await?)
+    })
+    .await
 }
 
-/// Takes all of it, or nothing: `None` is busy. Says meanwhile for whom we wait.
+/// Takes all of it, or nothing: `None` is busy. Says meanwhile for whom we wait, or that the store does not answer.
 pub(crate) async fn take(
     session: &Session,
     want: &Want,
-    patience: Patience,
+    wait: &Wait,
     talk: Talk,
 ) -> Result<Option<Guards>, Failure> {
-    let until = match patience {
-        Patience::None => None,
-        Patience::For(wait) => Some(Clock::boot().now() + wait),
-        Patience::Forever => Some(Moment::NEVER),
-    };
     tokio::select! {
         biased;
-        got = insist(session, want, until) => got,
-        never = waiter::tell(session, &want.names, talk) => match never {},
+        got = insist(session, want, wait.until) => got,
+        never = waiter::tell(session, &want.names, talk, wait.until.unwrap_or(Moment::NEVER)) => match never {},
+        failure = wait.given_up(session) => Err(failure),
     }
 }
 
@@ -73,20 +81,29 @@ async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result
             Some(Moment::NEVER) => locks.lock().await.map(Some),
             Some(until) => locks.lock_within(until.since(clock.now())).await.map(Some),
         };
-        match got {
+        let again = match got {
             Err(error) if error.kind() == ErrorKind::Timeout => return Ok(None),
+            // Of several, one was lost while another was waited for.
+            Err(error) if error.kind() == ErrorKind::Lost && until.is_some() => Err(error),
             Err(error) => {
                 let Some((name, capacity)) = other_kind(&error, want.mode) else { return Err(error.into()) };
                 in_use.insert(name, capacity);
+                Ok(())
             }
-            Ok(Some(guards)) if !prove(&guards, want).await? => {}
-            Ok(got) => return Ok(got),
-        }
+            Ok(Some(guards)) => match prove(&guards, want).await {
+                Ok(true) => return Ok(Some(guards)),
+                Ok(false) => Ok(()),
+                Err(error) if error.kind() == ErrorKind::Unavailable && until.is_some() => Err(error),
+                Err(error) => return Err(error.into()),
+            },
+            Ok(None) => return Ok(None),
+        };
         let over = match until {
             None => round >= TRIES,
             Some(until) => clock.now() >= until,
         };
         if over {
+            again?;
             break;
         }
         // The first time it is taken as what it is in use as.
@@ -107,7 +124,7 @@ fn other_kind(error: &Error, mode: Mode) -> Option<(Name, u32)> {
 
 /// Has the store say that what was waited for is ours for a whole ttl: until then it is good for a few seconds, and a
 /// command would be ended before it had begun. Whether it still is.
-async fn prove(guards: &Guards, want: &Want) -> Result<bool, Failure> {
+async fn prove(guards: &Guards, want: &Want) -> Result<bool, Error> {
     for guard in guards.iter().filter(|guard| guard.remaining() < want.ttl / 2) {
         guard.confirm().await?;
     }
@@ -126,10 +143,16 @@ fn face(session: &Session, name: &Name, mode: Mode, in_use: Option<u32>) -> Resu
     })
 }
 
-/// Says who has it.
+/// Says who has it, if the store tells that soon.
 pub(crate) async fn tell_busy(session: &Session, want: &Want) {
+    let clock = Clock::boot();
+    let until = clock.now() + ANSWER;
     for name in &want.names {
-        let line = session.inspect(name).await.ok().flatten();
+        let line = tokio::select! {
+            biased;
+            line = session.inspect(name) => line.ok().flatten(),
+            () = clock.sleep_until(until) => None,
+        };
         // Of several, the first that somebody has; if all are free by now, the first.
         let held = line.as_ref().is_some_and(|line| line.holders().next().is_some());
         if held || want.names.len() == 1 {
@@ -140,12 +163,19 @@ pub(crate) async fn tell_busy(session: &Session, want: &Want) {
 }
 
 /// Refuses what the run around us holds: we would wait for it, and it waits for us.
-pub(crate) async fn refuse_own(session: &Session, names: &[Name], inside: &[Tag]) -> Result<(), Failure> {
+pub(crate) async fn refuse_own(
+    session: &Session,
+    want: &Want,
+    inside: &[Tag],
+    store: &Store,
+    wait: &Wait,
+    talk: Talk,
+) -> Result<(), Failure> {
     if inside.is_empty() {
         return Ok(());
     }
-    for name in names {
-        let line = session.glance(name).await?;
+    for name in &want.names {
+        let line = wait.for_store(store, talk, async || Ok(session.glance(name).await?)).await?;
         if let Some(tag) = line.and_then(|line| own_hold(&line, inside)) {
             return Err(own_refusal(name, tag));
         }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bramah::{Clock, LineView, Name, Session};
+use bramah::{Clock, LineView, Moment, Name, Session};
 
 use crate::{
     holder,
@@ -19,29 +19,52 @@ use crate::{
 pub(crate) const PAUSES: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 
+/// An outage is told if the wait goes on for at least so long.
+const LEFT: Duration = Duration::from_secs(1);
+/// How long a look at the store may take before we see whether it answers at all.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// Tells who has the lock and how far we are: on a terminal in one line that is kept up to date, else every now and
-/// then; at once when its holder is found stopped. Never ends; dropped when the wait is over.
-pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infallible {
+/// then; at once when its holder is found stopped, or the store does not answer. Never ends; dropped when the wait is over.
+pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk, until: Moment) -> Infallible {
     if talk == Talk::Little {
         return std::future::pending().await;
     }
     let clock = Clock::boot();
     let started = clock.now();
     let mut board = Board::new();
+    let mut outage = Outage::new(talk, until);
     let mut pauses = PAUSES.into_iter();
     let mut pause = move || pauses.next().unwrap_or(PAUSES[2]);
     let mut due = started + pause();
     let mut look = due;
     let mut was_stopped = false;
     loop {
-        // Not to the moment, and without the tick that a deadline needs.
-        clock.nap(look.since(clock.now())).await;
-        let found = waited_for(session, names).await;
+        // Not to the moment, and without the tick that a deadline needs. Seeing whether the store answers costs nothing.
+        clock.nap(look.since(clock.now()).min(LOOK)).await;
+        let found = match session.hindrance() {
+            None if clock.now() < look => continue,
+            None => soon(&clock, waited_for(session, names)).await,
+            Some(_) => None,
+        };
         let now = clock.now();
+        let found = match (session.hindrance(), found) {
+            (None, Some(found)) => found,
+            (why, _) => {
+                let why = why.map_or_else(|| "it has not answered yet".to_owned(), |why| why.to_string());
+                if board.is_terminal() {
+                    let so_far = span::write(now.since(started));
+                    board.draw(&format!("waiting for the store ({so_far} so far): {why}"));
+                } else {
+                    outage.tell(&why);
+                }
+                look = now + LOOK / 2;
+                continue;
+            }
+        };
+        outage.end();
         let stopped = found.as_ref().is_some_and(|(_, line)| holder::trouble(line).is_some());
-        let hindered = session.hindrance().map(|why| format!("waiting: {why}"));
-        let words = hindered.or_else(|| {
-            let (name, line) = found.as_ref()?;
+        let words = found.as_ref().and_then(|(name, line)| {
             Some(format!("waiting for {name}: {}", holder::ahead(line, session.id())?))
         });
         if let Some(words) = words {
@@ -57,6 +80,49 @@ pub(crate) async fn tell(session: &Session, names: &[Name], talk: Talk) -> Infal
         was_stopped = stopped;
         let place = found.and_then(|(_, line)| holder::place(&line, session.id())).unwrap_or(1);
         look = if board.is_terminal() { now + rhythm(place) / 2 } else { due.min(now + rhythm(place)) };
+    }
+}
+
+/// What is found; `None` if that takes longer than [`LOOK`].
+async fn soon<T>(clock: &Clock, look: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        found = look => Some(found),
+        () = clock.sleep_until(clock.now() + LOOK) => None,
+    }
+}
+
+/// Tells why the store does not answer: once, and again when the reason is another one. At the end of a wait that is left to
+/// the failure.
+pub(crate) struct Outage {
+    talk: Talk,
+    clock: Clock,
+    until: Moment,
+    /// Without digits, which may be times and ports.
+    told: Option<String>,
+}
+
+impl Outage {
+    pub(crate) fn new(talk: Talk, until: Moment) -> Self {
+        Self { talk, clock: Clock::boot(), until, told: None }
+    }
+
+    pub(crate) fn tell(&mut self, why: &str) {
+        let reason: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let is_worth_it = self.talk > Talk::Little && self.clock.now() + LEFT < self.until;
+        if is_worth_it && self.told.as_ref() != Some(&reason) {
+            say(&format!("waiting for the store: {why}"));
+            self.told = Some(reason);
+        }
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// The next one is told, whatever its reason.
+    pub(crate) fn end(&mut self) {
+        self.told = None;
     }
 }
 

@@ -11,8 +11,9 @@ use crate::{
     gate::{Busy, Pass, Turn},
     hold::Hold,
     keeper::{Due, Order},
-    parting::{jittered, settle},
+    parting::settle,
     seat::{Phase, Seat},
+    trouble::{Trouble, busy, timeout},
 };
 
 /// How long a caller is willing to wait.
@@ -35,13 +36,10 @@ impl Patience {
     }
 }
 
-/// The first pause after a store did not answer, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-
 /// How often a store is asked that does not take part yet.
 const HINDRANCE: Duration = Duration::from_secs(1);
 
-/// How often one caller opens a session again that the store keeps dropping.
+/// How often a session is opened again that the store keeps dropping, without an answer of another kind in between.
 const REOPENINGS: u32 = 3;
 
 /// Acquires. `None` only for [`Patience::Try`]: it is busy.
@@ -97,11 +95,15 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
         let sent = first.take().unwrap_or_else(|| core.clock.now());
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
-            return Err(trouble.or_timeout(core, want, started));
+            return Err(trouble.or_silence(core, want, started, sent));
         };
         // While the answer was on its way: what it brought is withdrawn with the attempt.
         if core.is_closed() {
             return Err(core.closed_error());
+        }
+        if answer.is_ok() && trouble.is_some() {
+            trouble = Trouble::none();
+            core.end_outage();
         }
         match answer {
             Ok(Standing::Held { fence, left }) => {
@@ -124,7 +126,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 }
             }
             Ok(Standing::Queued { wake, sleep, ahead }) => {
-                trouble = Trouble::none();
+                reopened = 0;
                 trace!(ahead, "waiting");
                 if wait == Wait::Line {
                     seat.wait_until(core.place_until(sent));
@@ -169,8 +171,20 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
             Ok(Standing::Gone) => seat = attempt.sit_anew(&seat, want, wait),
             Err(error) if error.kind() == ErrorKind::Lost && reopened < REOPENINGS => {
                 debug!(%error, "the store has dropped the session; opening it again");
-                reopened += 1;
-                core.reopen().await?;
+                let opened = tokio::select! {
+                    biased;
+                    opened = core.reopen() => opened,
+                    () = core.clock.sleep_until(patience.deadline()) => {
+                        return Err(trouble.or(error));
+                    }
+                };
+                match opened {
+                    Ok(()) => reopened += 1,
+                    Err(error) if error.kind() == ErrorKind::Unavailable => {
+                        endure(core, &mut trouble, &seat, error, patience).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
                 seat = attempt.sit_anew(&seat, want, wait);
             }
             Err(error) if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() => {
@@ -181,7 +195,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 // Perhaps sooner than it thinks: it may be made of several.
                 let after = error.retry_after().unwrap_or_default().min(HINDRANCE);
                 core.hinder(error.clone(), after * 2);
-                trouble = Trouble { error: Some(error), ..Trouble::none() };
+                trouble = Trouble::of(error);
                 match rest(core, &seat, Wake::never(), after, patience.deadline()).await {
                     Rested::TimedOut => return Err(trouble.or_timeout(core, want, started)),
                     _ => seat = attempt.sit_anew(&seat, want, wait),
@@ -192,7 +206,9 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 core.turns.stir(&want.name);
                 seat.doubt(core.clock.now() + core.pace());
                 core.doubt();
-                trouble.pause(core, error, patience).await?;
+                if let Rested::Gone = endure(core, &mut trouble, &seat, error, patience).await? {
+                    seat = attempt.sit_anew(&seat, want, wait);
+                }
             }
             Err(error) => {
                 attempt.refused(&seat, error.kind());
@@ -244,6 +260,24 @@ async fn await_turn(
         turn = core.turns.turn(&want.name) => Ok(Some(turn)),
         () = seat.ended() => Ok(None),
         () = core.clock.sleep_until(patience.deadline()) => Err(timeout(core, want, started)),
+    }
+}
+
+/// A pause after a store did not answer; the error itself when the caller's time is up, or it does not want to wait.
+async fn endure(
+    core: &Core,
+    trouble: &mut Trouble,
+    seat: &Seat,
+    error: Error,
+    patience: Patience,
+) -> Result<Rested> {
+    if patience == Patience::Try {
+        return Err(error);
+    }
+    let pause = trouble.note(core, error.clone());
+    match rest(core, seat, Wake::never(), pause, patience.deadline()).await {
+        Rested::TimedOut => Err(error),
+        rested => Ok(rested),
     }
 }
 
@@ -419,52 +453,4 @@ impl Drop for Attempt {
             core.depart(seat, flight, self.doubt);
         }
     }
-}
-
-/// A store that has not been answering.
-struct Trouble {
-    since: Option<Moment>,
-    pause: Duration,
-    error: Option<Error>,
-}
-
-impl Trouble {
-    const fn none() -> Self {
-        Self { since: None, pause: PAUSES.0, error: None }
-    }
-
-    /// A pause after a store did not answer; the error itself once it has not answered for a third of the ttl, or
-    /// when the caller does not want to wait.
-    async fn pause(&mut self, core: &Core, error: Error, patience: Patience) -> Result<()> {
-        let now = core.clock.now();
-        let since = *self.since.get_or_insert(now);
-        let out_of_time = now.since(since) >= core.pace() / 3 || now >= patience.deadline();
-        if patience == Patience::Try || out_of_time {
-            return Err(error);
-        }
-        self.error = Some(error);
-        let pause = jittered(self.pause).min(patience.deadline().since(now));
-        self.pause = (self.pause * 2).min(PAUSES.1);
-        core.clock.nap(pause).await;
-        Ok(())
-    }
-
-    /// Why the caller's time ran out: the store's silence if that was it, else the wait.
-    fn or_timeout(self, core: &Core, want: &Want, started: Moment) -> Error {
-        self.error.unwrap_or_else(|| timeout(core, want, started))
-    }
-}
-
-/// The error for a lock that is not free, told to who did not want to wait.
-pub(crate) fn busy(core: &Core, want: &Want) -> Error {
-    let text = || format!("{} is not free, and the wait is zero", want.name);
-    core.hindrance().unwrap_or_else(|| Error::new(ErrorKind::Timeout, text()))
-}
-
-fn timeout(core: &Core, want: &Want, started: Moment) -> Error {
-    if let Some(error) = core.hindrance() {
-        return error;
-    }
-    let waited = core.clock.now().since(started);
-    Error::new(ErrorKind::Timeout, format!("{} was not free within {waited:.1?}", want.name))
 }

@@ -83,6 +83,8 @@ pub(crate) struct Core {
     doubt_until_ns: AtomicU64,
     /// Why nothing is granted although nobody may hold it, and until when that was true.
     hindrance: Mutex<Option<(Moment, Error)>>,
+    /// Why the store does not answer, while somebody waits for it, and until when that is taken to be so.
+    outage: Mutex<Option<(Moment, Error)>>,
     closing: Mutex<Option<Arc<Gone>>>,
 }
 
@@ -112,6 +114,7 @@ impl Core {
             places_armed: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
             hindrance: Mutex::default(),
+            outage: Mutex::default(),
             closing: Mutex::new(None),
         };
         core.set_ttl(ttl);
@@ -262,9 +265,28 @@ impl Core {
     }
 
     pub(crate) fn hindrance(&self) -> Option<Error> {
+        self.unless_over(&self.hindrance)
+    }
+
+    /// The store did not answer a waiter, which asks again; this is known to be over after `span` at the latest.
+    pub(crate) fn begin_outage(&self, error: Error, span: Duration) {
+        let until = self.clock.now() + span;
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some((until, error));
+    }
+
+    pub(crate) fn end_outage(&self) {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Why the store does not answer. Of some of its nodes perhaps: other waiters may be served meanwhile.
+    pub(crate) fn outage(&self) -> Option<Error> {
+        self.unless_over(&self.outage)
+    }
+
+    fn unless_over(&self, told: &Mutex<Option<(Moment, Error)>>) -> Option<Error> {
         let now = self.clock.now();
-        let hindrance = self.hindrance.lock().unwrap_or_else(PoisonError::into_inner);
-        hindrance.as_ref().filter(|(until, _)| now < *until).map(|(_, error)| error.clone())
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.as_ref().filter(|(until, _)| now < *until).map(|(_, error)| error.clone())
     }
 
     /// Whether a message that entered the claim may come after it has left, and no renewal would find it.

@@ -52,6 +52,7 @@ mod seat;
 mod semaphore;
 mod session;
 mod slots;
+mod trouble;
 mod wake;
 mod want;
 

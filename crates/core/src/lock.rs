@@ -33,11 +33,12 @@ impl Lock {
         &self.want.name
     }
 
-    /// Waits for the lock, as long as it takes.
+    /// Waits for the lock, as long as it takes. A store that is down, restarting or failing over is waited for as well;
+    /// [`Session::hindrance`](crate::Session::hindrance) tells that, and why. [`lock_within`](Lock::lock_within) sets a limit.
     ///
     /// # Errors
-    /// `Unavailable` when the store does not answer for a third of the ttl, `Conflict` when the name is in use with
-    /// another capacity, `Lost` when the session is closed, and what else the engine says.
+    /// `Conflict` when the name is in use with another capacity, `Denied` when the store does not allow it, `Lost` when the
+    /// session is closed, and what else the engine says that waiting does not mend.
     ///
     /// # Cancel safety
     /// Dropping the future gives the place in line up and leaves nothing behind.
@@ -48,7 +49,7 @@ impl Lock {
     /// Takes the lock if it is free; `None` if it is busy.
     ///
     /// # Errors
-    /// As [`lock`](Lock::lock).
+    /// `Unavailable` when the store does not answer; else as [`lock`](Lock::lock).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -56,10 +57,12 @@ impl Lock {
         Ok(acquire(&self.handle, &self.want, Patience::Try).await?.map(Guard::new))
     }
 
-    /// Waits for the lock for `wait` at the most. A `wait` of zero is a try: it takes as long as one question to the store.
+    /// Waits for the lock for `wait` at the most, and for a store that is down, as [`lock`](Lock::lock). A `wait` of zero is a
+    /// try: it takes as long as one question to the store.
     ///
     /// # Errors
-    /// `Timeout` if not acquired within `wait`; else as [`lock`](Lock::lock).
+    /// `Timeout` if not acquired within `wait`, `Unavailable` if that is because the store does not answer; else as
+    /// [`lock`](Lock::lock).
     ///
     /// # Cancel safety
     /// Dropping the future gives the place in line up and leaves nothing behind.

@@ -4,7 +4,8 @@ use std::{future::Future, time::Duration};
 
 use crate::{
     Error, ErrorKind, Guard, Lock, Release, Result,
-    acquire::{Patience, acquire, busy},
+    acquire::{Patience, acquire},
+    trouble::busy,
 };
 
 /// All of these locks, or none: sorted, so that two callers cannot wait for each other; one deadline; released in

@@ -67,7 +67,7 @@ impl Session {
     /// Opens a session with the defaults: a ttl of 30 s and a keeper of its own.
     ///
     /// # Errors
-    /// What the engine says; `Unavailable` when the store cannot be reached.
+    /// What the engine says; `Unavailable` when the store cannot be reached, which is not waited for.
     pub async fn open(engine: impl Into<Arc<dyn Engine>>) -> Result<Self> {
         Self::builder(engine).open().await
     }
@@ -120,10 +120,11 @@ impl Session {
         &self.0.core.opening.about
     }
 
-    /// Why those who wait in this session cannot be granted now, whoever holds: a store that does not take part yet, and when
-    /// it will. For telling them.
+    /// Why waiters of this session cannot be granted anything now, whoever holds: the store does not take part yet (then
+    /// [`retry_after`](Error::retry_after) says when it will), or it does not answer, and is asked again and again. For telling
+    /// them.
     pub fn hindrance(&self) -> Option<Error> {
-        self.0.core.hindrance()
+        self.0.core.hindrance().or_else(|| self.0.core.outage())
     }
 
     /// How many claims of this session are held, waiting or being withdrawn.

@@ -426,26 +426,24 @@ fn claim_of(session: SessionId) -> Claim {
 
 #[tokio::test]
 async fn all_who_wait_in_turn_learn_that_the_store_is_away() {
+    let wait = Duration::from_millis(1000) + TTL;
     let nodes = nodes(3);
     let (a, b) = (open(&nodes).await, open(&nodes).await);
     let held = lock(&a).await.unwrap();
     let waiting: Vec<_> = (0..4)
         .map(|_| {
             let mutex = b.mutex("x").unwrap();
-            tokio::spawn(async move { mutex.lock().await.map(|_| ()) })
+            tokio::spawn(async move { mutex.lock_within(wait).await.map(|_| ()) })
         })
         .collect();
     eventually("four who wait", || async { b.claims() == 4 }).await;
     for node in &nodes {
         node.switch(false);
     }
-    let began = Clock::boot().now();
+    // Not the first of them only, which has the turn to ask. A watch is trusted for a second.
     for waiter in waiting {
         let error = waiter.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
-    // One after another they would need a third of the ttl each, beside the second that a watch is trusted.
-    let took = Clock::boot().now().since(began);
-    assert!(took < Duration::from_millis(1000) + TTL / 3 * 3, "{took:?}");
     drop(held);
 }

@@ -21,7 +21,7 @@ pub(crate) struct Busy {
     /// Do not wait: if it is busy, say who has it and exit with 75
     #[arg(short = 'n', long = "try", conflicts_with = "wait")]
     pub(crate) try_only: bool,
-    /// Wait for so long at the most (30s, 5m, 1h30m, 500ms, or seconds); 0 is -n
+    /// Wait for so long at the most (30s, 5m, 1h30m, 500ms, or seconds), for the store too if it is down; 0 is -n
     /// [default: $BRAMAH_WAIT, else the config file's, else as long as it takes]
     #[arg(short, long, alias = "timeout", value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) wait: Option<Duration>,

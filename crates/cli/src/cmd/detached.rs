@@ -5,6 +5,7 @@ use std::io::{BufRead, stdin};
 use bramah::{ClaimId, Detached, Fence, Keep, Name, Session};
 
 use crate::{
+    args::IfDown,
     cmd,
     exit::{Exit, Failure},
     json,
@@ -14,6 +15,7 @@ use crate::{
     span,
     store::Store,
     take,
+    wait::Wait,
 };
 
 /// More than any handle has.
@@ -25,13 +27,14 @@ pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
     let mut signals = Signals::heed()?;
     // While it waits nobody needs it for long: so a process that is killed leaves no place for hours.
     let waiting = Want { ttl: plan.want.ttl.min(Session::DEFAULT_TTL), ..plan.want.clone() };
-    let session = signals.unless_told(take::open(store, &waiting, Keep::Nobody)).await?;
+    let wait = Wait::new(plan.patience, IfDown::Wait);
+    let session = signals.unless_told(take::open(store, &waiting, Keep::Nobody, &wait, plan.talk)).await?;
     // What cannot be left for so long is refused before anybody waits for it.
     if let Err(error) = session.check_ttl(plan.want.ttl) {
         cmd::close(&session).await;
         return Err(error.into());
     }
-    match signals.unless_told(take_and_leave(&session, plan)).await {
+    match signals.unless_told(take_and_leave(&session, plan, store, &wait)).await {
         Ok(Some((left, fence))) => tell(store, plan, &left, fence).await,
         // Nobody keeps this session, so it does not end with us: what it has is given up in so many words.
         Ok(None) => {
@@ -42,7 +45,7 @@ pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
             Ok(Exit::Command(plan.busy_code))
         }
         Err(failure) => {
-            cmd::close(&session).await;
+            cmd::close_after(session, Some(&failure)).await;
             Err(failure)
         }
     }
@@ -52,9 +55,11 @@ pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
 async fn take_and_leave(
     session: &Session,
     plan: &Lock,
+    store: &Store,
+    wait: &Wait,
 ) -> Result<Option<(Detached, Option<Fence>)>, Failure> {
-    take::refuse_own(session, &plan.want.names, &plan.inside).await?;
-    let Some(guards) = take::take(session, &plan.want, plan.patience, plan.talk).await? else {
+    take::refuse_own(session, &plan.want, &plan.inside, store, wait, plan.talk).await?;
+    let Some(guards) = take::take(session, &plan.want, wait, plan.talk).await? else {
         return Ok(None);
     };
     let Some(guard) = guards.into_vec().pop() else { return Ok(None) };

@@ -28,6 +28,8 @@ use crate::{
 /// How long the end of a command waits for the store to confirm that everything is withdrawn. Dropping the session
 /// goes on with it for a moment more.
 const CLOSING: Duration = Duration::from_secs(2);
+/// The same of a store that did not answer when it was last asked.
+const UNREACHED: Duration = Duration::from_millis(100);
 
 /// Does what was planned.
 pub(crate) async fn execute(plan: Plan) -> Exit {
@@ -48,8 +50,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
         Task::Ls { scope, form } => ls::ls(store, &scope, form).await,
         Task::Show { name, form } => show::show(store, &name, form).await,
         Task::Wait { name, patience, busy_code, talk, inside } => {
-            wait::refuse_own(store, &name, &inside).await?;
-            wait::wait(store, &name, patience, busy_code, talk).await
+            wait::wait(store, &name, patience, busy_code, talk, &inside).await
         }
         Task::Watch { scope } => watch::watch(store, &scope).await,
         Task::Revoke { name, tag, form } => revoke::revoke(store, &name, tag, form).await,
@@ -96,6 +97,13 @@ async fn close_by(session: Session, until: Moment) {
         // The store does not answer. Dropping the session would wait for the same once more.
         std::mem::forget(session);
     }
+}
+
+/// Closes the session of a command that did not get its lock. A store that is out of reach is not waited for: what was left
+/// there ends with its ttl.
+async fn close_after(session: Session, failure: Option<&Failure>) {
+    let is_down = failure.is_some_and(|failure| failure.exit == Exit::Unreachable);
+    close_by(session, Clock::boot().now() + if is_down { UNREACHED } else { CLOSING }).await;
 }
 
 /// Leaves nothing behind that can be taken along.

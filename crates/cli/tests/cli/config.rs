@@ -302,7 +302,7 @@ fn a_password_is_read_from_its_file_and_never_said() {
          password_file = 'secrets/redis'\n",
     );
     for log in ["", "trace"] {
-        let mut command = lab.bare(&["run", "a", "--", "env"]);
+        let mut command = lab.bare(&["run", "a", "-n", "--", "env"]);
         let out = command.env("BRAMAH_LOG", log).output().unwrap();
         clean(&out);
         // Nobody is there: it came as far as looking for them.
@@ -367,7 +367,7 @@ fn a_config_with_a_password_that_others_can_read_is_told() {
     let lab = Lab::new();
     let secret = "[profile.p]\nengine = 'redis://ana:hush@h'\n";
     let file = lab.file("bramah.toml", secret);
-    let run = ["run", "a", "--", "env"];
+    let run = ["run", "a", "-n", "--", "env"];
     assert!(!printed(&mut lab.bramah(&run)).contains("hush"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let out = lab.output(&run);
@@ -445,7 +445,7 @@ fn a_command_under_a_profile_has_no_secret_that_it_did_not_inherit() {
     let lab = Lab::new();
     let content = profile("store") + "[profile.other]\nengine = 'redis://ana:hush@h'\n";
     lab.file("bramah.toml", &content);
-    let seen = printed(&mut lab.bare(&["run", "a", "--", "env"]));
+    let seen = printed(&mut lab.bare(&["run", "a", "-n", "--", "env"]));
     assert!(!seen.contains("hush") && seen.contains(&lab.store("store")), "{seen}");
 }
 
@@ -453,7 +453,7 @@ fn a_command_under_a_profile_has_no_secret_that_it_did_not_inherit() {
 fn a_secret_that_was_inherited_and_is_not_used_is_taken_out() {
     let lab = Lab::new();
     lab.file("bramah.toml", &profile("store"));
-    let mut command = lab.bare(&["--profile", "it", "run", "a", "--", "env"]);
+    let mut command = lab.bare(&["--profile", "it", "run", "a", "-n", "--", "env"]);
     let seen = printed(command.env("BRAMAH_ENGINE", "redis://ana:hush@h"));
     assert!(!seen.contains("hush") && seen.contains("BRAMAH_PROFILE=it"), "{seen}");
 }

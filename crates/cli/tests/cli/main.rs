@@ -20,6 +20,7 @@ mod mixed;
 mod modes;
 mod nesting;
 mod other_user;
+mod outage;
 mod output;
 mod postgres;
 mod recipes;

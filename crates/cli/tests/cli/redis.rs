@@ -181,7 +181,7 @@ fn a_server_that_dies_under_a_run_costs_it_the_lock_in_time() {
     let script = "echo $$; exec sleep 1000";
     let mut holder = shop.start(&["run", "a", "--ttl", "4500ms", "--", "sh", "-c", script]);
     let command: i32 = holder.line().parse().unwrap();
-    let waiter = shop.start(&["run", "a", "--", "true"]);
+    let waiter = shop.start(&["run", "a", "-w", "8s", "--", "true"]);
     shop.waits("a", &waiter);
     let died = Instant::now();
     shop.redis.kill();
@@ -214,12 +214,12 @@ fn a_server_that_is_not_there_is_one_line_and_no_hang() {
     let shop = Shop::with(&[], "?timeout=500ms&connect_timeout=500ms");
     let handle = format!("{:032x}:1", 7);
     let verbs: [&[&str]; 8] = [
-        &["run", "a", "--", "true"],
-        &["run", "a", "-w", "1s", "--", "true"],
+        &["run", "a", "-n", "--", "true"],
+        &["run", "a", "-w", "1s", "-q", "--", "true"],
         &["ls"],
         &["show", "a"],
-        &["wait", "a", "-w", "1s"],
-        &["lock", "a"],
+        &["wait", "a", "-n"],
+        &["lock", "a", "-n"],
         &["unlock", "a", "--handle", &handle],
         &["doctor"],
     ];

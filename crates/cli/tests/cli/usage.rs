@@ -67,7 +67,7 @@ fn secrets_are_refused_on_the_command_line_and_never_said() {
     }
     // From the environment it is taken; nobody is there.
     for log in ["", "trace"] {
-        let mut command = bramah(&["run", "a", "--", "true"]);
+        let mut command = bramah(&["run", "a", "-n", "--", "true"]);
         let url = "redis://ana:hush@127.0.0.1:1?timeout=200ms";
         let out = command.env("BRAMAH_ENGINE", url).env("BRAMAH_LOG", log).output().unwrap();
         let said = text(&out.stderr);

@@ -76,7 +76,7 @@ cases! { "peers":
     a_stale_guard_does_not_free_the_next_one,
     a_wake_that_never_comes_has_a_timer_behind_it,
     an_error_surfaces_to_who_waits,
-    a_store_that_never_answers_surfaces_to_who_waits,
+    a_store_that_does_not_answer_is_waited_for_as_long_as_the_lock,
     short_lived_clients_never_overlap,
     a_wait_of_nothing_ends,
     a_dead_reader_does_not_live_on_in_the_others [Shared],
@@ -237,18 +237,26 @@ async fn an_error_surfaces_to_who_waits(bench: Bench) -> Outcome {
     Ok(())
 }
 
-async fn a_store_that_never_answers_surfaces_to_who_waits(bench: Bench) -> Outcome {
+async fn a_store_that_does_not_answer_is_waited_for_as_long_as_the_lock(bench: Bench) -> Outcome {
     let short = bench.short();
     let valve = Valve::new();
     let session = bench.session_on(bench.twisted(&valve).await?, short).await?;
     let mutex = session.mutex(bench.name("x"))?;
     valve.claims.send_replace(Flow::Refused);
-    let kind = bench.soon("the error", mutex.lock()).await?.err().map(|error| error.kind());
-    ensure_eq!(kind, Some(ErrorKind::Unavailable), "a wait for a store that is away");
+    let kind = bench.soon("the error", mutex.try_lock()).await?.err().map(|error| error.kind());
+    ensure_eq!(kind, Some(ErrorKind::Unavailable), "a try on a store that is away");
+    ensure!(session.hindrance().is_none(), "a try does not wait for the store");
     let kind = bench.soon("the error", mutex.lock_within(short / 2)).await?.err().map(|error| error.kind());
     ensure_eq!(kind, Some(ErrorKind::Unavailable), "a short wait for a store that is away");
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    bench.pass(short * 2).await;
+    ensure!(!waiter.is_finished(), "an endless wait ended with the store away for two ttls");
+    let kind = session.hindrance().map(|error| error.kind());
+    ensure_eq!(kind, Some(ErrorKind::Unavailable), "why the waiter is not served");
     valve.claims.send_replace(Flow::Open);
-    drop(bench.soon("the lock of a store that is back", mutex.lock()).await??);
+    let guard = bench.soon("the lock of a store that is back", waiter).await???;
+    ensure!(session.hindrance().is_none(), "the store is back");
+    guard.release().await;
     Ok(())
 }
 

@@ -1,22 +1,18 @@
 //! Getting the lock, with a store that may be down.
 
-use std::time::Duration;
-
-use bramah::{Clock, Guards, Keep, Moment, Session};
+use bramah::{Guards, Keep, Session};
 
 use crate::{
     args::IfDown,
     cmd,
     exit::{Exit, Failure},
-    plan::{Patience, Run, Talk},
+    plan::{Run, Talk},
     say::say,
     signals::Signals,
     store::Store,
     take,
+    wait::Wait,
 };
-
-/// How long to wait for a store that is down before it is asked again, at first and at the most.
-const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
 
 /// The lock, or the leave to go on without it.
 pub(crate) enum Grant {
@@ -32,43 +28,17 @@ impl Grant {
         store: &Store,
         signals: &mut Signals,
     ) -> Result<Option<Self>, Failure> {
-        let clock = Clock::boot();
-        let until = match plan.patience {
-            Patience::None => clock.now(),
-            Patience::For(wait) => clock.now() + wait,
-            Patience::Forever => Moment::NEVER,
-        };
-        let [mut pause, longest] = PAUSES;
-        let mut told = false;
-        loop {
-            let failure = match attempt(plan, store, until, signals).await {
-                Err(failure) if failure.exit == Exit::Unreachable => failure,
-                done => return done,
-            };
-            match plan.if_down {
-                IfDown::Fail => return Err(failure),
-                IfDown::Run => {
-                    failure.tell();
-                    say(&format!(
-                        "running WITHOUT the lock {}, as --if-down run says: others may run at the same time",
-                        plan.want.title()
-                    ));
-                    return Ok(Some(Self::Unlocked));
-                }
-                IfDown::Wait if clock.now() >= until => return Err(failure),
-                IfDown::Wait => {
-                    if !std::mem::replace(&mut told, true) {
-                        failure.tell();
-                        say("trying again until the store answers, as --if-down wait says");
-                    }
-                    let nap = async {
-                        clock.sleep_until((clock.now() + pause).min(until)).await;
-                        Ok(())
-                    };
-                    signals.unless_told(nap).await?;
-                    pause = (pause * 2).min(longest);
-                }
+        let wait = Wait::new(plan.patience, plan.if_down);
+        match attempt(plan, store, &wait, signals).await {
+            Err(failure) if failure.exit == Exit::Unreachable && plan.if_down == IfDown::Run => {
+                failure.tell();
+                say(&format!(
+                    "running WITHOUT the lock {}, as --if-down run says: others may run at the same time",
+                    plan.want.title()
+                ));
+                Ok(Some(Self::Unlocked))
             }
+            done => done,
         }
     }
 }
@@ -76,33 +46,27 @@ impl Grant {
 async fn attempt(
     plan: &Run,
     store: &Store,
-    until: Moment,
+    wait: &Wait,
     signals: &mut Signals,
 ) -> Result<Option<Grant>, Failure> {
-    let session = signals.unless_told(take::open(store, &plan.want, Keep::Process)).await?;
-    let got = signals.unless_told(acquire(&session, plan, until)).await;
-    match got {
-        Ok(Some(guards)) => Ok(Some(Grant::Held(session, guards))),
-        got => {
-            // A place in line goes with the session, also when a signal ends us. A second signal does not wait for that.
-            let closing = async {
-                if matches!(got, Ok(None)) && plan.talk > Talk::Little && plan.busy_code != 0 {
-                    take::tell_busy(&session, &plan.want).await;
-                }
-                cmd::close(&session).await;
-                Ok(())
-            };
-            let _ = signals.unless_told(closing).await;
-            got.map(|_| None)
-        }
-    }
-}
-
-async fn acquire(session: &Session, plan: &Run, until: Moment) -> Result<Option<Guards>, Failure> {
-    take::refuse_own(session, &plan.want.names, &plan.inside).await?;
-    let patience = match plan.patience {
-        Patience::For(_) => Patience::For(until.since(Clock::boot().now())),
-        patience => patience,
+    let session = signals.unless_told(take::open(store, &plan.want, Keep::Process, wait, plan.talk)).await?;
+    let taking = async {
+        take::refuse_own(&session, &plan.want, &plan.inside, store, wait, plan.talk).await?;
+        take::take(&session, &plan.want, wait, plan.talk).await
     };
-    take::take(session, &plan.want, patience, plan.talk).await
+    let failure = match signals.unless_told(taking).await {
+        Ok(Some(guards)) => return Ok(Some(Grant::Held(session, guards))),
+        Ok(None) => None,
+        Err(failure) => Some(failure),
+    };
+    // A place in line goes with the session, also when a signal ends us. A second signal does not wait for that.
+    let closing = async {
+        if failure.is_none() && plan.talk > Talk::Little && plan.busy_code != 0 {
+            take::tell_busy(&session, &plan.want).await;
+        }
+        cmd::close_after(session, failure.as_ref()).await;
+        Ok(())
+    };
+    let _ = signals.unless_told(closing).await;
+    failure.map_or(Ok(None), Err)
 }

@@ -112,7 +112,7 @@ async fn a_free_lock_in_the_middle_of_a_move_is_refused_clearly_and_had_afterwar
         ledger.lock(&mutex(&session, NAME)).await.release().await;
         cluster.begin_move(slot, from, to).unwrap();
         cluster.move_keys(slot, from, to).unwrap();
-        match mutex(&session, NAME).lock().await {
+        match mutex(&session, NAME).lock_within(ms(3000)).await {
             Ok(guard) => {
                 ledger.granted(guard).release().await;
             }
