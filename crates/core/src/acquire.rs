@@ -97,7 +97,8 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
         let sent = first.take().unwrap_or_else(|| core.clock.now());
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
-            return Err(trouble.or_timeout(core, want, started));
+            let pending = core.engine.pending(seat.id);
+            return Err(pending.unwrap_or_else(|| trouble.or_timeout(core, want, started)));
         };
         // While the answer was on its way: what it brought is withdrawn with the attempt.
         if core.is_closed() {
@@ -188,10 +189,12 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 }
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                attempt.doubt = true;
                 core.turns.stir(&want.name);
-                seat.doubt(core.clock.now() + core.pace());
-                core.doubt();
+                if !error.had_no_effect() {
+                    attempt.doubt = true;
+                    seat.doubt(core.clock.now() + core.pace());
+                    core.doubt();
+                }
                 trouble.pause(core, error, patience).await?;
             }
             Err(error) => {
