@@ -32,7 +32,8 @@ pub(crate) struct Args {
 pub(crate) struct Place {
     /// Where the locks live: file:///dir for the processes of one user on one machine; redis://host,
     /// redis+sentinel://host,host/service or redis+cluster://host,host for machines that share a Redis or Valkey,
-    /// rediss with TLS; postgres://host/database or
+    /// rediss with TLS; redlock://host,host,host for independent masters, redlocks with TLS;
+    /// postgres://host/database or
     /// mysql://host/database for those who share a PostgreSQL, MySQL or MariaDB; etcd://host,host,host or
     /// zookeeper://host,host,host/chroot for those who share an etcd or a ZooKeeper, etcds and zookeepers with TLS;
     /// memory: for trying things out, as it ends with the process and excludes nobody else.
@@ -115,7 +116,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) supervision: Supervision,
     /// Hold the lock for at least so long from its grant on, also when the command ends sooner: against clocks
-    /// that start the same job at different times [default: the config file's, else 0]
+    /// that start the same job at different times. SIGTERM, SIGINT or SIGQUIT releases it sooner
+    /// [default: the config file's, else 0]
     #[arg(long, value_name = "DUR", value_parser = span::read, allow_hyphen_values = true)]
     pub(crate) min_hold: Option<Duration>,
     /// Why, for those who wait
@@ -324,6 +326,14 @@ impl Args {
         let args = Self::command()
             .try_get_matches_from(&words)
             .and_then(|matches| Self::from_arg_matches(&matches))?;
+        let refused = match &args.verb {
+            Verb::Run(run) => run.mode.refused.why(),
+            Verb::Lock(lock) => lock.mode.refused.why(),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            return Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, why));
+        }
         match args.verb {
             Verb::Run(run) if !run.locks.is_empty() => {
                 let verb = Verb::Run(run.without_name(&words)?);
@@ -379,73 +389,4 @@ fn scrub(word: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Args, clap::Error> {
-        Args::read(line.split(' ').map(Into::into))
-    }
-
-    fn run(line: &str) -> Run {
-        match parse(line).unwrap().verb {
-            Verb::Run(run) => run,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_definition_holds_together() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn flags_before_the_command_are_ours_and_those_after_it_are_its_own() {
-        for line in ["bramah run a -n -- ls -n --json", "bramah run -n a ls -n --json"] {
-            let run = run(line);
-            assert!(run.busy.try_only && !run.talk.json);
-            assert_eq!(run.command, ["ls", "-n", "--json"]);
-        }
-        let args = parse("bramah run a --engine memory: -- b").unwrap();
-        assert_eq!(args.place.engine.as_deref(), Some("memory:"));
-    }
-
-    #[test]
-    fn with_l_every_name_is_given_by_l_and_the_rest_is_the_command() {
-        let run = run("bramah run -l a -n -l b -- c d -- e");
-        assert_eq!((run.name, run.locks), (None, vec!["a".into(), "b".into()]));
-        assert_eq!(run.command, ["c", "d", "--", "e"]);
-        for line in ["bramah run -l a b c", "bramah run b -l a -- c", "bramah run -l a b -- c"] {
-            let said = refusal(&parse(line).unwrap_err()).unwrap_err();
-            assert!(format!("{said:?}").contains("-l"), "{said:?}");
-        }
-    }
-
-    #[test]
-    fn refusals_are_one_line_without_secrets() {
-        for line in [
-            "bramah",
-            "bramah run",
-            "bramah rum a",
-            "bramah run a -w soon -- b",
-            "bramah run a -n -w 3 -- b",
-            "bramah run a --frob -- b",
-            "bramah run a -s --slots 2 -- b",
-            "bramah run a --slots 0 -- b",
-            "bramah run a -E 256 -- b",
-            "bramah run a --on-lost shrug -- b",
-            "bramah run a --on-lost signal:NOPE -- b",
-            "bramah run a --label x -- b",
-            "bramah run a -c b -- c",
-            "bramah elect a -n -- b",
-            "bramah break a --id h1",
-            "bramah redis://u:hush@h",
-            "bramah ls a redis://u:hush@h",
-        ] {
-            let failure = refusal(&parse(line).unwrap_err()).unwrap_err();
-            let said = format!("{failure:?}");
-            assert_eq!(failure.exit.code(), 64);
-            assert!(!said.contains("\\n") && !said.contains("hush"), "{said}");
-        }
-        assert!(refusal(&parse("bramah run --help").unwrap_err()).unwrap().contains("BRAMAH_FENCE"));
-    }
-}
+mod tests;

@@ -39,6 +39,10 @@ pub(crate) fn busy(line: Option<&LineView>, us: SessionId) -> String {
     let Some((line, holder)) = line.and_then(|line| Some((line, holder(line)?))) else {
         return "was busy, and is free now".to_owned();
     };
+    if line.holders().all(|place| place.claim.id.session == us) {
+        // Nobody else has it: our own claim was granted while the wait ended, and is being withdrawn.
+        return "was granted too late: the wait was over before the store's answer was here".to_owned();
+    }
     let mut words = format!("is busy: {holder}");
     if let Some(trouble) = trouble(line) {
         words.push_str(&format!(", {trouble}"));
@@ -124,6 +128,13 @@ mod tests {
         let said = busy(Some(&line), us);
         assert_eq!(said, "is busy: held 12m04s by ana@ci-7:1 (job 8812: \"hotfix 1.4.2\"), 2 waiting");
         assert_eq!(busy(None, us), "was busy, and is free now");
+    }
+
+    #[test]
+    fn our_own_claim_is_not_somebody_who_has_it() {
+        let line = line(1, [place(1, 1).held(1), place(2, 1)]);
+        assert!(busy(Some(&line), SessionId::from_bits(1)).starts_with("was granted too late"));
+        assert!(busy(Some(&line), SessionId::from_bits(2)).starts_with("is busy: held 1.0s by ana@ci-7:1"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who stands behind a session, for people who wait for it.
 
-use std::sync::Arc;
+use std::{io::Read, path::Path, sync::Arc};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -21,14 +21,12 @@ impl About {
     /// The longest encoded form, in bytes.
     pub const MAX_BYTES: usize = 4096;
 
-    /// This process: `user@host:pid`.
+    /// This process: `user@host:pid`. The user is `$USER` or `$LOGNAME`, else what `/etc/passwd` calls the process's user,
+    /// else `uid` and its number.
     pub fn this_process() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pid = std::process::id();
-        let user = ["USER", "LOGNAME"]
-            .iter()
-            .find_map(|key| std::env::var(key).ok().filter(|user| !user.is_empty()))
-            .unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+        let user = user(|key| std::env::var(key).ok(), Path::new(PASSWD), rustix::process::getuid().as_raw());
         Self { owner: format!("{user}@{host}:{pid}").into(), host: host.into(), pid, labels: Vec::new() }
     }
 
@@ -102,6 +100,29 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Where local users are listed.
+const PASSWD: &str = "/etc/passwd";
+/// How much of that is read.
+const MOST_PASSWD: u64 = 1 << 20;
+
+/// What the user of this process is called.
+fn user(get: impl Fn(&str) -> Option<String>, passwd: &Path, uid: u32) -> String {
+    let set = ["USER", "LOGNAME"].into_iter().find_map(|key| get(key).filter(|user| !user.is_empty()));
+    set.or_else(|| listed(passwd, uid)).unwrap_or_else(|| format!("uid{uid}"))
+}
+
+/// The name of a user in a file of the form of `/etc/passwd`.
+fn listed(passwd: &Path, uid: u32) -> Option<String> {
+    let mut text = Vec::new();
+    std::fs::File::open(passwd).ok()?.take(MOST_PASSWD).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
+        (number.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -126,5 +147,23 @@ mod tests {
     #[test]
     fn a_newer_format_is_refused_by_name() {
         assert!(About::decode("2 a b 3").unwrap_err().to_string().contains("format 2"));
+    }
+
+    #[test]
+    fn a_user_is_called_by_the_environment_then_by_passwd_then_by_number() {
+        let dir = std::env::temp_dir().join(format!("bramah-about-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let passwd = dir.join("passwd");
+        let lines = "root:x:0:0:root:/root:/bin/sh\n\n# no user\n:x:7:7\nbad:x:seven:7\nana:x:1000:1000::/home/ana:/bin/sh\n";
+        std::fs::write(&passwd, lines).unwrap();
+        let none = |_: &str| None;
+        let only = |key: &'static str| move |asked: &str| (asked == key).then(|| "eve".to_owned());
+        assert_eq!(user(only("USER"), &passwd, 1000), "eve");
+        assert_eq!(user(only("LOGNAME"), &passwd, 1000), "eve");
+        assert_eq!(user(|_| Some(String::new()), &passwd, 1000), "ana");
+        assert_eq!((user(none, &passwd, 0), user(none, &passwd, 1000)), ("root".into(), "ana".into()));
+        assert_eq!((user(none, &passwd, 7), user(none, &passwd, 8)), ("uid7".into(), "uid8".into()));
+        assert_eq!(user(none, &dir.join("nothing"), 1000), "uid1000");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

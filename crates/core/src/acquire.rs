@@ -95,7 +95,8 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         // Reading the clock is a good part of what a lock in memory costs: never twice for one moment.
         let sent = first.take().unwrap_or_else(|| core.clock.now());
         let Some(answer) = attempt.ask(&seat, patience.deadline()).await else {
-            return Err(trouble.or_silence(core, want, started, sent));
+            let pending = core.engine.pending(seat.id);
+            return Err(pending.unwrap_or_else(|| trouble.or_silence(core, want, started, sent)));
         };
         // While the answer was on its way: what it brought is withdrawn with the attempt.
         if core.is_closed() {
@@ -202,10 +203,12 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 }
             }
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                attempt.doubt = true;
                 core.turns.stir(&want.name);
-                seat.doubt(core.clock.now() + core.pace());
-                core.doubt();
+                if !error.had_no_effect() {
+                    attempt.doubt = true;
+                    seat.doubt(core.clock.now() + core.pace());
+                    core.doubt();
+                }
                 if let Rested::Gone = endure(core, &mut trouble, &seat, error, patience).await? {
                     seat = attempt.sit_anew(&seat, want, wait);
                 }

@@ -26,7 +26,7 @@ use std::{
 use crate::{About, Alarm, Claim, ClaimId, Error, Fence, Name, Profile, Result, SessionId, Wake};
 
 /// A store that locks can live in. Nine methods are required, so that a wrapper cannot forget one; [`check_ttl`](Engine::check_ttl)
-/// only has a refusal come sooner. Object-safe.
+/// only has a refusal come sooner, and [`pending`](Engine::pending) only has an error say more. Object-safe.
 ///
 /// # Futures
 /// A [`Reply`] is `'static` and may be polled on another runtime than the one it was made on. Making one must not
@@ -54,6 +54,12 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Enters the line; or, with [`again`](Claim::again), asks. `Lost` means that the store no longer knows the
     /// session: core opens it anew.
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing>;
+
+    /// Why a claim that was sent is not answered yet, if the engine knows: the store has granted it, and something else is
+    /// still missing. Asked when the caller's time is up, so that it does not take its own claim for somebody else's hold.
+    fn pending(&self, _: ClaimId) -> Option<Error> {
+        None
+    }
 
     /// Proves that the session lives, each claim that is held for its `ttl` from now on and each that waits for
     /// [`kept`](Claim::kept), and reconciles both ways. Always called from the keeper's runtime, so an engine

@@ -17,6 +17,7 @@ pub struct Error {
     message: Arc<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     after: Option<Duration>,
+    no_effect: bool,
     in_use: Option<(Name, u32)>,
 }
 
@@ -52,7 +53,14 @@ impl ErrorKind {
 impl Error {
     /// An error of `kind` with one lower-case line: what, which, why, what next.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into(), source: None, after: None, in_use: None }
+        Self {
+            kind,
+            message: message.into().into(),
+            source: None,
+            after: None,
+            no_effect: false,
+            in_use: None,
+        }
     }
 
     /// The same, with what caused it.
@@ -66,6 +74,7 @@ impl Error {
             message: message.into().into(),
             source: Some(Arc::new(source)),
             after: None,
+            no_effect: false,
             in_use: None,
         }
     }
@@ -79,6 +88,18 @@ impl Error {
     /// After how long the store will take part, if it said so.
     pub fn retry_after(&self) -> Option<Duration> {
         self.after
+    }
+
+    /// The same, of a call that has added nothing to the store and never will: its engine has made sure of that. Whether a
+    /// claim is there is what it was before the call.
+    #[must_use]
+    pub fn with_no_effect(self) -> Self {
+        Self { no_effect: true, ..self }
+    }
+
+    /// Whether the call is known to have added nothing to the store.
+    pub fn had_no_effect(&self) -> bool {
+        self.no_effect
     }
 
     /// The same, of a name that is in use with this capacity.

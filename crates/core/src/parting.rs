@@ -37,7 +37,8 @@ pub(crate) async fn part(parting: Parting) {
     let landed = match flight {
         Flight::Landed | Flight::Refused => false,
         Flight::Claim(reply) => {
-            doubt |= within(clock, until, settle(reply)).await.is_err();
+            let answer = within(clock, until, settle(reply)).await;
+            doubt |= answer.is_err_and(|error| !error.had_no_effect());
             false
         }
         Flight::Withdraw(reply, _) => within(clock, until, settle(reply)).await.is_ok(),

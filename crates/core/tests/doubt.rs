@@ -3,14 +3,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use bramah_core::{
-    Claim, Clock, Engine, Error, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Renewal, Reply,
-    Scope, Session, SessionId, Standing, Strays, Survey, Wake, Woken,
+    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Keeper, Look, Memory, Opening, Profile, Renewal,
+    Reply, Scope, Session, SessionId, Standing, Strays, Survey, Wake, Woken,
 };
 
 /// How long the network keeps a claim.
@@ -230,4 +230,87 @@ async fn a_waiter_that_gives_up_while_it_asks_leaves_its_place_at_once() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let line = store.survey(&Scope::All, Look::Once).await.unwrap().lines.remove(0);
     assert_eq!(line.places.len(), 1, "its question is still not answered");
+}
+
+/// A store that grants nothing that counts: it fails a claim at once and says whether anything is left of it, or it never answers
+/// and says why.
+#[derive(Debug)]
+struct Unconfirmed {
+    store: Memory,
+    had_effect: Option<bool>,
+    withdrawals: Arc<AtomicU32>,
+}
+
+impl Engine for Unconfirmed {
+    fn profile(&self) -> Profile {
+        Profile { strays: Strays::Unlisted, ..self.store.profile() }
+    }
+    fn open(&self, opening: Arc<Opening>) -> Reply<Duration> {
+        self.store.open(opening)
+    }
+    fn claim(&self, _: Arc<Claim>) -> Reply<Standing> {
+        let error = Error::new(ErrorKind::Unavailable, "too few replicas");
+        match self.had_effect {
+            Some(true) => Reply::now(Err(error)),
+            Some(false) => Reply::now(Err(error.with_no_effect())),
+            None => Reply::later(std::future::pending()),
+        }
+    }
+    fn pending(&self, _: ClaimId) -> Option<Error> {
+        Some(Error::new(ErrorKind::Unavailable, "replicas have not confirmed it"))
+    }
+    fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {
+        self.store.renew(session, claims)
+    }
+    fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Reply<()> {
+        self.withdrawals.fetch_add(1, Ordering::Relaxed);
+        self.store.withdraw(claim, exit)
+    }
+    fn ask(&self, claim: Arc<Claim>) -> Reply<()> {
+        self.store.ask(claim)
+    }
+    fn close(&self, session: SessionId) -> Reply<()> {
+        self.store.close(session)
+    }
+    fn survey(&self, scope: &Scope, look: Look) -> Reply<Survey> {
+        self.store.survey(scope, look)
+    }
+    fn lifelines(&self, session: SessionId) -> Vec<std::os::fd::OwnedFd> {
+        self.store.lifelines(session)
+    }
+}
+
+/// The session, and how often something was withdrawn.
+async fn unconfirmed(had_effect: Option<bool>) -> (Session, Arc<AtomicU32>) {
+    let clock = Clock::runtime();
+    let (keeper, driver) = Keeper::driven(clock.clone());
+    tokio::spawn(driver);
+    let withdrawals = Arc::<AtomicU32>::default();
+    let store = Memory::with_clock(clock);
+    let engine = Unconfirmed { store, had_effect, withdrawals: withdrawals.clone() };
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    (Session::builder(engine).keeper(keeper).open().await.expect("memory opens"), withdrawals)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_left_nothing_is_not_withdrawn_again_and_again() {
+    for (had_effect, is_in_doubt) in [(false, false), (true, true)] {
+        let (session, withdrawals) = unconfirmed(Some(had_effect)).await;
+        let error = session.mutex("a").unwrap().try_lock().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let closed = session.close(Session::DEFAULT_TTL * 2).await;
+        assert!(closed.left.is_empty(), "{closed:?}");
+        let withdrawals = withdrawals.load(Ordering::Relaxed);
+        assert_eq!(withdrawals > 1, is_in_doubt, "{withdrawals}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_before_the_answer_says_what_the_engine_waits_for() {
+    let (session, _) = unconfirmed(None).await;
+    let error = session.mutex("a").unwrap().lock_within(Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), &*error.to_string()),
+        (ErrorKind::Unavailable, "replicas have not confirmed it")
+    );
 }

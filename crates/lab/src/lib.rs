@@ -22,6 +22,7 @@
 //! ```
 #![expect(clippy::disallowed_methods, reason = "the deadlines of tests are no deadlines of locks")]
 
+mod address;
 mod clock;
 mod cluster;
 mod console;
@@ -51,6 +52,7 @@ mod watched;
 mod wire;
 mod zookeeper;
 
+pub use address::own_address;
 pub use clock::ShiftedClock;
 pub use cluster::{Cluster, slot_of};
 pub use console::Console;

@@ -19,7 +19,7 @@ pub(crate) struct Shell {
 #[derive(Debug, Flags)]
 pub(crate) struct Busy {
     /// Do not wait: if it is busy, say who has it and exit with 75
-    #[arg(short = 'n', long = "try", conflicts_with = "wait")]
+    #[arg(short = 'n', long = "try", aliases = ["nonblock", "nonblocking", "nb"], conflicts_with = "wait")]
     pub(crate) try_only: bool,
     /// Wait for so long at the most (30s, 5m, 1h30m, 500ms, or seconds), for the store too if it is down; 0 is -n
     /// [default: $BRAMAH_WAIT, else the config file's, else as long as it takes]
@@ -38,7 +38,7 @@ pub(crate) struct Mode {
     pub(crate) shared: bool,
     /// Exclusive, as the writer of a name that others take with -s (without it a lock is exclusive as well, and
     /// readers that come meanwhile hold it one at a time)
-    #[arg(short = 'x', long, alias = "write", conflicts_with = "slots")]
+    #[arg(short = 'x', long, short_alias = 'e', alias = "write", conflicts_with = "slots")]
     pub(crate) exclusive: bool,
     /// One of N slots: so many may hold it at once; everybody has to say the same N
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -46,6 +46,42 @@ pub(crate) struct Mode {
     /// Taken and ignored, for flock's sake: a lock's descriptor is never passed on
     #[arg(short = 'o', long = "close", hide = true)]
     pub(crate) close: bool,
+    #[command(flatten)]
+    pub(crate) refused: Refused,
+}
+
+/// flock's flags that mean nothing here. They are known, so that whoever types one is told why it is refused.
+#[derive(Debug, Flags)]
+pub(crate) struct Refused {
+    #[arg(short = 'F', long, hide = true)]
+    no_fork: bool,
+    #[arg(short = 'u', long, hide = true)]
+    unlock: bool,
+    #[arg(long, hide = true)]
+    fcntl: bool,
+}
+
+impl Refused {
+    /// Why a flag of these that was given is refused.
+    pub(crate) fn why(&self) -> Option<&'static str> {
+        let flags = [
+            (
+                self.no_fork,
+                "-F (--no-fork) is refused: bramah has to stay beside the command, to renew the lock and to end the command \
+                 when it is lost; leave it out",
+            ),
+            (
+                self.unlock,
+                "-u (--unlock) is refused: there is no descriptor to unlock; a lock of `bramah run` ends with its command, and \
+                 one of `bramah lock` with `bramah unlock`",
+            ),
+            (
+                self.fcntl,
+                "--fcntl is refused: there is no file to lock in one way or the other; leave it out",
+            ),
+        ];
+        flags.into_iter().find_map(|(given, why)| given.then_some(why))
+    }
 }
 
 /// How long the store waits for a sign of life.

@@ -36,7 +36,13 @@ and SIGWINCH are forwarded. Its environment has
   BRAMAH_OWNER   who we say we are    BRAMAH_STORE   the store's URL without secrets
   BRAMAH_TTL_MS  how long the store keeps the lock of a process that it does not hear of
   BRAMAH_SOCKET  where `bramah check` asks
+  BRAMAH_HELD    the ids of this hold and those around it: a run inside refuses to wait for them
 There is a fence if the lock is exclusive (not with -s or --slots above 1). With several locks the names, ids and fences stand in the order of the names, parted by commas.
+
+SIGTERM, SIGINT and SIGQUIT end the whole run: as soon as the command has ended, the lock is
+released, whatever --min-hold says. If the command has ended before and the lock is still held for
+--min-hold, every forwarded signal but SIGWINCH releases it. In both cases the exit code is the
+command's.
 
 If the lock runs out while the command runs, its whole group gets SIGTERM and then SIGKILL,
 before the store may hand the lock on, and bramah exits with 79. If bramah is killed, a guardian

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bramah_lab::{Etcd, servers::Flavor};
+use bramah_lab::{Etcd, Redis, servers::Flavor};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -188,4 +188,21 @@ fn a_password_is_never_shown_and_welcome_in_a_file() {
     let (code, out, err) =
         ended(&bramah(&["run", "a", "--engine", &url, "--", "echo", "held"]).output().unwrap());
     assert_eq!((code, out.as_str(), err.as_str()), (0, "held\n", ""));
+}
+
+#[test]
+fn a_redis_at_the_address_is_said_not_to_be_etcd() {
+    for options in [&[][..], &[("requirepass", "hush")]] {
+        let redis = Redis::with(Flavor::Redis7, options).unwrap();
+        let url = format!("etcd://{}", redis.address());
+        for verb in [&["ls"][..], &["run", "a", "-w", "1s", "--", "true"], &["doctor"]] {
+            let (code, out, err) = ended(&bramah(verb).env("BRAMAH_ENGINE", &url).output().unwrap());
+            assert_eq!((code, out.as_str(), err.lines().count()), (69, "", 1), "{verb:?}: {err}");
+            assert!(
+                err.contains(&redis.address()) && err.contains("does not look like etcd"),
+                "{verb:?}: {err}"
+            );
+            assert!(!err.contains("transport error"), "{err}");
+        }
+    }
 }

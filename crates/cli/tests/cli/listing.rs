@@ -141,3 +141,18 @@ fn a_lock_that_nobody_has_is_no() {
     let lock: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((&lock["state"], &lock["v"]), (&"free".into(), &1.into()));
 }
+
+#[test]
+fn a_holder_whose_environment_has_no_user_is_called_as_the_system_does() {
+    let lab = Lab::new();
+    let uid = rustix::process::getuid().as_raw();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut known = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let user = known.find(|fields| fields.get(2).is_some_and(|number| *number == uid.to_string()));
+    let user = user.map_or_else(|| format!("uid{uid}"), |fields| fields[0].to_owned());
+    let mut lock = lab.bramah(&["run", "a", "--", "bramah", "show", "a", "--json"]);
+    let out = lock.env_remove("USER").env_remove("LOGNAME").output().unwrap();
+    let shown: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let owner = shown["holders"][0]["owner"].as_str().unwrap();
+    assert_eq!(owner.split('@').next(), Some(&*user), "{owner}");
+}

@@ -126,3 +126,55 @@ fn a_shell_runs_only_when_asked_for() {
     let out = lab.output(&["run", "a", "--", "echo", "$BRAMAH_LOCK"]);
     assert_eq!(text(&out.stdout), "$BRAMAH_LOCK\n");
 }
+
+/// All of util-linux 2.38's, and those of later versions that are known.
+#[test]
+fn flocks_flags_are_taken_or_refused_with_the_reason() {
+    let lab = Lab::new();
+    for flags in [
+        &["-s"][..],
+        &["--shared"],
+        &["-x"],
+        &["-e"],
+        &["--exclusive"],
+        &["-n"],
+        &["--nb"],
+        &["--nonblock"],
+        &["--nonblocking"],
+        &["-w", "5"],
+        &["--wait", "5"],
+        &["--timeout", "0.5"],
+        &["-E", "3"],
+        &["--conflict-exit-code", "3"],
+        &["-o"],
+        &["--close"],
+        &["--verbose"],
+    ] {
+        let out = lab.output(&[&["run"], flags, &["a", "--", "echo", "ran"]].concat());
+        assert_eq!(
+            (out.status.code(), text(&out.stdout)),
+            (Some(0), "ran\n".into()),
+            "{flags:?}: {}",
+            text(&out.stderr)
+        );
+        let out = lab.output(&[&["run"], flags, &["a", "-c", "echo ran"]].concat());
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "ran\n".into()), "{flags:?}");
+    }
+    let _holder = lab.hold("a", &[]);
+    for flags in [&["-n"][..], &["--nb"], &["--nonblock"], &["-e", "--nonblocking"]] {
+        let out = lab.output(&[&["run"], flags, &["a", "--", "echo", "ran"]].concat());
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(75), String::new()), "{flags:?}");
+    }
+    for (flag, why) in [
+        ("-F", "renew the lock"),
+        ("--no-fork", "renew the lock"),
+        ("-u", "bramah unlock"),
+        ("--unlock", "bramah unlock"),
+        ("--fcntl", "no file"),
+    ] {
+        let out = lab.output(&["run", flag, "a", "--", "echo", "ran"]);
+        let said = text(&out.stderr);
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(64), String::new()), "{flag}: {said}");
+        assert!(said.contains(flag) && said.contains(why) && said.lines().count() == 1, "{flag}: {said}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod foreign;
 mod redlock;
+mod told;
 mod verbs;
 
 use std::{

@@ -11,8 +11,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, Engine, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope, SessionId, Standing,
-    Survey,
+    Claim, ClaimId, Engine, Error, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result, Scope,
+    SessionId, Standing, Survey,
 };
 
 use crate::{
@@ -121,6 +121,10 @@ impl Engine for Redis {
     fn claim(&self, claim: Arc<Claim>) -> Reply<Standing> {
         let protocol = self.0.clone();
         Reply::later(async move { protocol.claim(claim).await })
+    }
+
+    fn pending(&self, id: ClaimId) -> Option<Error> {
+        self.0.unconfirmed.error(id)
     }
 
     fn renew(&self, session: SessionId, claims: Arc<[Arc<Claim>]>) -> Reply<Renewal> {

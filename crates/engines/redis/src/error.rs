@@ -53,7 +53,8 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
         "DENIED" => (
             ErrorKind::Denied,
             format!(
-                "redis at {address} is in protected mode; give it a password, or connect from its own host"
+                "redis at {address} is in protected mode: its default user has no password, so it serves its own host only; \
+                 set a password there (requirepass) and give it here, or connect from that host"
             ),
         ),
         "OOM" => (
@@ -178,6 +179,14 @@ pub(crate) fn from_break(error: &RedisError, address: &str) -> Error {
     )
 }
 
+/// Whether it is the error of a new connection that ended without an answer. With TLS the server may have objected to our side of
+/// it; that it says itself.
+pub(crate) fn is_cut_off(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<RedisError>());
+    error.kind() == ErrorKind::Unavailable
+        && cause.is_some_and(|cause| cause.is_io_error() && !cause.to_string().contains("fatal alert"))
+}
+
 /// An error of the first words on a new connection.
 pub(crate) fn from_greeting(error: &RedisError, address: &str) -> Error {
     if let Some(server) = std::error::Error::source(error).and_then(|e| e.downcast_ref::<ServerError>()) {
@@ -248,6 +257,7 @@ mod tests {
         for (line, kind) in [
             ("NOAUTH Authentication required.", ErrorKind::Denied),
             ("WRONGPASS invalid username-password pair", ErrorKind::Denied),
+            ("DENIED Redis is running in protected mode", ErrorKind::Denied),
             ("NOPERM User x has no permissions to run the 'evalsha' command", ErrorKind::Denied),
             ("OOM command not allowed", ErrorKind::Unavailable),
             ("MISCONF Redis is configured to save", ErrorKind::Unavailable),

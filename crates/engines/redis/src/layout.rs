@@ -180,12 +180,17 @@ impl Scheme {
         }
     }
 
-    /// Whether a key is one of those beside the locks.
+    /// Whether everything below the keys of locks may be taken for one: somebody has said where they are.
+    pub(crate) fn has_prefix(&self) -> bool {
+        !self.prefix.is_empty()
+    }
+
+    /// Whether a key is one of those beside the locks of the plain and Redisson's layouts, or of the native layout, which may be in
+    /// use on the same server.
     fn is_beside(&self, key: &str) -> bool {
         key.strip_prefix(&self.beside).is_some_and(|rest| {
-            let rest = rest.split_once("}:").filter(|_| rest.starts_with('{')).map_or(rest, |(_, rest)| rest);
             rest == "mark"
-                || ["session:", "broken:", "card:", "queue:"].iter().any(|word| rest.starts_with(word))
+                || ["{", "session:", "broken:", "card:", "queue:"].iter().any(|word| rest.starts_with(word))
         })
     }
 

@@ -9,6 +9,7 @@ mod carry;
 mod cluster;
 mod dial;
 mod link;
+mod rejection;
 mod route;
 mod sentinel;
 pub(crate) mod slot;

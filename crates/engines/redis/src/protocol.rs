@@ -32,7 +32,9 @@ use crate::{
     exits::Exits,
     hints::Hints,
     layout::{Entry, Item, Place, Scheme, Way, redisson::Form},
-    preflight, renewal, text,
+    preflight, renewal,
+    replicas::Unconfirmed,
+    text,
 };
 
 /// The longest time that a watch of a key is trusted, and for how many watchers.
@@ -60,6 +62,8 @@ pub(crate) struct Protocol<D> {
     pub(crate) examined: AtomicBool,
     /// The most replicas that each master was seen with, by its address.
     pub(crate) replicas_seen: Mutex<HashMap<Arc<str>, u64>>,
+    /// What replicas are being asked about.
+    pub(crate) unconfirmed: Unconfirmed,
 }
 
 /// A session of this process.
@@ -122,6 +126,7 @@ impl<D: Driver> Protocol<D> {
             exits: Exits::default(),
             examined: AtomicBool::new(false),
             replicas_seen: Mutex::default(),
+            unconfirmed: Unconfirmed::default(),
         }
     }
 

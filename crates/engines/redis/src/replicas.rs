@@ -1,12 +1,13 @@
 //! Grants that count only once enough replicas have them.
 
 use std::{
+    collections::HashMap,
     fmt,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use bramah_core::{Error, ErrorKind, Result};
+use bramah_core::{Claim, ClaimId, Error, ErrorKind, Result};
 use redis::Value;
 
 use crate::{
@@ -38,68 +39,90 @@ impl<D: Driver> Protocol<D> {
     /// and behind another one there may be a master that never had the grant.
     pub(crate) async fn replicate(&self, item: Item<'_>, wire: u64, patience: Duration) -> Result<()> {
         let Item { place, claim, .. } = item;
-        let name = &claim.name;
-        let error = match self.reach(place, wire, patience).await {
-            Ok(Reach { reached, needed, .. }) if reached >= needed => return Ok(()),
-            Ok(Reach { seen: 0, .. }) if self.counts_replicas() => format!(
-                "{name}: replicas={} asks for a replica at least, and this server never had one; so it does not count",
-                self.terms.replicas
+        let error = match self.reach(place, claim, wire, patience).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(shortfall)) => shortfall,
+            Err(error) if error.kind() == ErrorKind::Denied => error,
+            Err(error) => Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: whether replicas have it cannot be told, so it does not count: {error}",
+                    claim.name
+                ),
             ),
-            Ok(Reach { reached, needed, .. }) => format!(
-                "{name}: {reached} of the {needed} replicas that replicas={} asks for had it in time, so it does not \
-                 count; look at the replicas",
-                self.terms.replicas
-            ),
-            Err(error) if error.kind() == ErrorKind::Denied => {
-                self.take_back(item, patience).await;
-                return Err(error);
-            }
-            Err(error) => {
-                format!("{name}: whether replicas have it cannot be told, so it does not count: {error}")
-            }
         };
-        self.take_back(item, patience).await;
-        Err(Error::new(ErrorKind::Unavailable, error))
-    }
-
-    /// Withdraws a grant that does not count. If that fails, core does so until it is certain.
-    async fn take_back(&self, item: Item<'_>, patience: Duration) {
-        if !item.claim.again
-            && let Err(error) = self.leave(item, Way::Alone, patience).await
-        {
-            tracing::debug!(%error, "a grant that too few replicas have was not withdrawn at once");
+        match self.take_back(item, patience).await {
+            true => Err(error.with_no_effect()),
+            false => Err(error),
         }
     }
 
-    /// Whether the policy goes by how many there are.
-    fn counts_replicas(&self) -> bool {
-        matches!(self.terms.replicas, Replicas::Majority | Replicas::All)
+    /// Withdraws a grant that does not count, and returns whether nothing of this call is left for certain. If something may be,
+    /// core withdraws it until it is gone. A question entered nothing.
+    async fn take_back(&self, item: Item<'_>, patience: Duration) -> bool {
+        if item.claim.again {
+            return true;
+        }
+        let left = self.leave(item, Way::Alone, patience).await;
+        left.inspect_err(|error| {
+            tracing::debug!(%error, "a grant that too few replicas have was not withdrawn at once");
+        })
+        .is_ok()
     }
 
-    /// How many replicas have what was written before, and how many have to.
-    async fn reach(&self, place: &Place, wire: u64, patience: Duration) -> Result<Reach> {
-        let server = self.driver.server(place.slot, wire);
-        let (needed, seen) = match self.terms.replicas {
-            Replicas::None => (0, 0),
-            Replicas::Any => (1, 0),
-            Replicas::Count(count) => (count.into(), 0),
-            Replicas::Majority | Replicas::All => {
-                let role = self.over(wire, self.scheme.plainly(place, redis::cmd("ROLE"), patience)).await?;
-                let seen = self.most_seen(server.unwrap_or_default(), replicas_of(&role)?);
-                let all = seen.max(1);
-                (if self.terms.replicas == Replicas::All { all } else { all.div_ceil(2) }, seen)
-            }
-        };
+    /// Has replicas confirm what was written before. `None` if enough did, else the error that says how many are missing.
+    async fn reach(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        wire: u64,
+        patience: Duration,
+    ) -> Result<Option<Error>> {
+        let server = self.driver.server(place.slot, wire).unwrap_or_default();
         // A claim that the server knew may have been granted by another connection, and the answer about it may have
         // written nothing. What this one writes now comes after that grant.
-        self.over(wire, self.scheme.touch(place, patience)).await?;
+        let (role, touched) = tokio::join!(
+            self.over(wire, self.scheme.plainly(place, redis::cmd("ROLE"), patience)),
+            self.over(wire, self.scheme.touch(place, patience)),
+        );
+        touched?;
+        let connected = replicas_of(&role?)?;
+        let needed = self.needed(&server, connected);
+        let policy = self.terms.replicas;
+        let noun = if connected == 1 { "replica" } else { "replicas" };
+        let short = |how: String| {
+            let text = format!(
+                "{}: redis at {server} has {connected} {noun}{how}, and replicas={policy} asks for {needed} at least, so it \
+                 does not count; look at the replicas, or ask for fewer",
+                claim.name
+            );
+            Error::new(ErrorKind::Unavailable, text)
+        };
+        if connected < needed {
+            // Nobody is there to wait for.
+            return Ok(Some(short(String::new())));
+        }
+        let limit = patience / 2;
+        let _pending = self.unconfirmed.note(claim.id, short(" that did not confirm it in time".to_owned()));
         let mut wait = redis::cmd("WAIT");
-        wait.arg(needed).arg(text::millis(patience / 2));
+        wait.arg(needed).arg(text::millis(limit));
         let reached = match self.over(wire, self.scheme.plainly(place, wait, patience)).await? {
             Value::Int(reached) => u64::try_from(reached).unwrap_or(0),
             _ => 0,
         };
-        Ok(Reach { reached, needed, seen })
+        Ok((reached < needed).then(|| short(format!(", of which {reached} confirmed it within {limit:?}"))))
+    }
+
+    /// How many replicas must have a grant of a server that has so many now.
+    fn needed(&self, server: &Arc<str>, connected: u64) -> u64 {
+        let most = || self.most_seen(server, connected).max(1);
+        match self.terms.replicas {
+            Replicas::None => 0,
+            Replicas::Any => 1,
+            Replicas::Count(count) => count.into(),
+            Replicas::Majority => most().div_ceil(2),
+            Replicas::All => most(),
+        }
     }
 
     /// Asks over the granting connection.
@@ -112,19 +135,41 @@ impl<D: Driver> Protocol<D> {
 
     /// The most replicas that this server was seen with. One that has gone away still counts, or a master that was cut off
     /// from all of them would be content.
-    fn most_seen(&self, server: Arc<str>, now: u64) -> u64 {
+    fn most_seen(&self, server: &Arc<str>, now: u64) -> u64 {
         let mut seen = self.replicas_seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = seen.entry(server).or_default();
+        let most = seen.entry(Arc::clone(server)).or_default();
         *most = now.max(*most);
         *most
     }
 }
 
-/// How many replicas have a grant, how many have to, and the most that the server was seen with where that counts.
-struct Reach {
-    reached: u64,
-    needed: u64,
-    seen: u64,
+/// Grants that replicas have not confirmed yet, each with the error for a caller whose time is up.
+#[derive(Debug, Default)]
+pub(crate) struct Unconfirmed(Mutex<HashMap<ClaimId, Error>>);
+
+impl Unconfirmed {
+    /// Notes one, until the note is dropped.
+    fn note(&self, id: ClaimId, error: Error) -> Note<'_> {
+        self.grants().insert(id, error);
+        Note(self, id)
+    }
+
+    pub(crate) fn error(&self, id: ClaimId) -> Option<Error> {
+        self.grants().get(&id).cloned()
+    }
+
+    fn grants(&self) -> MutexGuard<'_, HashMap<ClaimId, Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A grant that is not confirmed yet.
+struct Note<'a>(&'a Unconfirmed, ClaimId);
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        self.0.grants().remove(&self.1);
+    }
 }
 
 /// How many replicas a master says it has.

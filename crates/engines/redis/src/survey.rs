@@ -55,13 +55,14 @@ pub(crate) async fn survey<D: Driver>(protocol: &Protocol<D>, scope: &Scope, loo
             let places: Vec<Place> = group.iter().map(|(_, place)| place.clone()).collect();
             let shown = protocol.driver.send(scheme.look(&places, patience)).await?;
             let is_named = matches!(scope, Scope::Exact(_));
+            let beside = Beside { is_named, has_prefix: scheme.has_prefix() };
             let layout = protocol.terms.layout;
             let names = group.iter().map(|(name, _)| name);
             let views: Vec<Result<Option<LineView>>> = if layout == Layout::Redisson {
                 let seen = redisson::read(&shown)?;
                 names.zip(seen).map(|(name, seen)| seen.view(name, is_named)).collect()
             } else {
-                names.zip(read(&shown)?).map(|(name, seen)| seen.view(name, layout, is_named)).collect()
+                names.zip(read(&shown)?).map(|(name, seen)| seen.view(name, layout, beside)).collect()
             };
             for view in views {
                 match view {
@@ -171,16 +172,25 @@ fn read(shown: &Value) -> Result<Vec<Seen<'_>>> {
         .collect()
 }
 
+/// What may lie under a key that is looked at.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// The lock was asked for by its name.
+    is_named: bool,
+    /// Keys of locks have a prefix, so they are not mixed with other data.
+    has_prefix: bool,
+}
+
 impl Seen<'_> {
     /// The line that is stored there; `None` where there is none.
-    fn view(&self, name: &Name, layout: Layout, is_named: bool) -> Result<Option<LineView>> {
+    fn view(&self, name: &Name, layout: Layout, beside: Beside) -> Result<Option<LineView>> {
         let places = match (self.kind.as_str(), layout) {
             ("none", _) => Vec::new(),
             ("string", Layout::Native) => vec![self.lean(name)?],
-            ("string", Layout::Plain) => self.plain(name, is_named).into_iter().collect(),
+            ("string", Layout::Plain) => self.plain(name, beside).into_iter().collect(),
             ("zset", Layout::Native) => self.line(name)?,
             // Any data may lie beside plain locks.
-            (_, Layout::Plain | Layout::Redisson) if !is_named => Vec::new(),
+            (_, Layout::Plain | Layout::Redisson) if !beside.is_named => Vec::new(),
             (kind, _) => return Err(foreign(name, &format!("it is a {kind}"))),
         };
         let broken = self.record.as_deref().and_then(text::decode_break).map(|(id, at_ms, cause)| Broken {
@@ -202,14 +212,15 @@ impl Seen<'_> {
         Ok(self.held(found.claim, found.fence, left))
     }
 
-    /// A plain lock of ours, or of anyone's. Of what is not asked for by name only what expires is taken for a lock.
-    fn plain(&self, name: &Name, is_named: bool) -> Option<PlaceView> {
+    /// A plain lock of ours, or of anyone's. A value of another client looks like any data: unless it was asked for by name, it is
+    /// taken for a lock only below a prefix for locks, and only if it expires.
+    fn plain(&self, name: &Name, beside: Beside) -> Option<PlaceView> {
         let left = self.left_ms.map(Duration::from_millis);
         let Value::BulkString(bytes) = self.content else { return None };
         if let Some(found) = std::str::from_utf8(bytes).ok().and_then(|text| text::decode(name, text)) {
             return Some(self.held(found.claim, found.fence, left));
         }
-        (is_named || left.is_some()).then(|| {
+        (beside.is_named || (beside.has_prefix && left.is_some())).then(|| {
             let claim = strange(name, bytes, left.unwrap_or_default());
             let (age, state) = (Duration::ZERO, PlaceState::Held { fence: None, since: Duration::ZERO });
             PlaceView { claim: Arc::new(claim), about: None, state, age, left, health: Health::Unknown }

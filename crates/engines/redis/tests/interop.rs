@@ -231,8 +231,13 @@ async fn a_hold_of_redis_py_is_shown_and_can_be_broken() {
     assert_eq!(holders.len(), 1, "{line:?}");
     let left = holders[0].left.expect("it expires");
     assert!(left > ms(10_000) && left <= ms(20_000), "{left:?}");
-    let all = session.survey(&Scope::All).await.unwrap();
-    assert_eq!(all.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(), [NAME]);
+    // Without a prefix its value could be anything; below one it is a lock.
+    assert!(session.survey(&Scope::All).await.unwrap().is_empty());
+    let (prefix, rest) = NAME.split_at(1);
+    let below = open(&format!("{}?layout=plain&prefix={prefix}", server.url()), ms(1500)).await;
+    let all = below.survey(&Scope::All).await.unwrap();
+    assert_eq!(all.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(), [rest]);
+    assert!(below.close(PATIENCE).await.left.is_empty());
 
     let waiting = begin_waiting(&session);
     await_watch(&server).await;

@@ -49,6 +49,8 @@ pub(crate) struct Course<'a> {
     outlives: bool,
     /// The store did not answer when the command had ended.
     silent: bool,
+    /// A signal asked the whole run to end.
+    told_to_end: bool,
 }
 
 impl<'a> Course<'a> {
@@ -70,6 +72,7 @@ impl<'a> Course<'a> {
             asked: false,
             outlives: false,
             silent: false,
+            told_to_end: false,
         }
     }
 
@@ -181,7 +184,10 @@ impl<'a> Course<'a> {
                     }
                     Event::Gone => break,
                 },
-                signal = signals.next() => ward.signal(signal),
+                signal = signals.next() => {
+                    self.told_to_end |= [Signal::TERM, Signal::INT, Signal::QUIT].contains(&signal);
+                    ward.signal(signal);
+                }
                 () = self.clock.sleep_until(next_beat) => {
                     // In this order: time that passes in between makes it earlier, not later.
                     let now = self.clock.now();
@@ -336,7 +342,7 @@ impl<'a> Course<'a> {
                 exit = Exit::Lost;
             }
         }
-        if !self.lost {
+        if !self.lost && !self.told_to_end {
             let until = self.granted.unwrap_or(self.started) + self.plan.min_hold;
             tokio::select! {
                 biased;

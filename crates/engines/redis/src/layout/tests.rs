@@ -53,9 +53,18 @@ fn keys_look_as_documented() {
     assert_eq!(native.name_at("bramah:session:1"), None);
     let plain = scheme(Layout::Plain, None, false);
     assert_eq!(plain.place(&name("orders/42")).key, "orders/42");
-    for beside in ["bramah:mark", "bramah:session:00", "bramah:broken:x", "bramah:{2s}:mark"] {
+    for beside in [
+        "bramah:mark",
+        "bramah:session:00",
+        "bramah:broken:x",
+        "bramah:{2s}:mark",
+        "bramah:{2s}:broken:x",
+        "bramah:{orders/42}",
+        "bramah:{orders/42}:b",
+    ] {
         assert_eq!(plain.name_at(beside), None, "{beside}");
     }
+    assert_eq!(plain.name_at("{bramah}"), Some(name("{bramah}")));
     assert_eq!(plain.name_at("bramah:mine"), Some(name("bramah:mine")));
 }
 

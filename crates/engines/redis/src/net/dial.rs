@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    tls,
+    rejection, tls,
     traffic::{Counted, Traffic},
     within::{nap, within},
 };
@@ -162,6 +162,9 @@ impl Dialer {
         traffic: Arc<Traffic>,
     ) -> Result<Line> {
         match within(self.timeout, pin!(self.try_open(address, hear, traffic))).await {
+            Ok(Err(error)) if error::is_cut_off(&error) => {
+                Err(self.rejection(address).await.unwrap_or(error))
+            }
             Ok(line) => line,
             Err(_) => {
                 let next = match self.tls {
@@ -175,6 +178,21 @@ impl Dialer {
                 Err(Error::new(ErrorKind::Unavailable, text))
             }
         }
+    }
+
+    /// Why the server ended a connection before it answered, if it says so to one that writes nothing.
+    async fn rejection(&self, address: &Address) -> Option<Error> {
+        let connected = async {
+            let socket = TcpStream::connect((address.host.as_str(), address.port)).await.ok()?;
+            match &self.tls {
+                None => rejection::read(socket, &address.to_string()).await,
+                Some(tls) => {
+                    let stream = tls::shake_hands(tls, address, socket).await.ok()?;
+                    rejection::read(stream, &address.to_string()).await
+                }
+            }
+        };
+        within(self.timeout, pin!(connected)).await.ok()?
     }
 
     async fn try_open(

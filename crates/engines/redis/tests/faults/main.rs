@@ -23,3 +23,4 @@ mod restart;
 mod rollback;
 mod scripts;
 mod sentinel;
+mod turned_away;

@@ -260,3 +260,71 @@ async fn a_question_over_a_new_connection_does_not_take_frozen_replicas_at_their
         close_all([a, b], &[group.master()]).await;
     }
 }
+
+/// How many replicas `error` says there are, and how many it says are wanted.
+fn counts(error: &bramah_core::Error) -> (u64, u64) {
+    let text = error.to_string();
+    let after = |mark: &str| {
+        let (_, rest) = text.split_once(mark).unwrap_or_else(|| panic!("no {mark:?} in {text}"));
+        rest.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    (after(" has "), after(" asks for "))
+}
+
+/// The wait is shorter than the time that replicas have, and longer than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_without_replicas_is_unavailable_within_the_wait_and_never_busy_with_our_own_claim() {
+    on_all(|layout| async move {
+        let alone = server(&[]);
+        for (policy, wanted) in [("any", 1), ("majority", 1), ("all", 1), ("2", 2)] {
+            let url = layout.url(&format!("{}?replicas={policy}", alone.url()));
+            let session = open(&url, ms(6000)).await;
+            let lock = mutex(&session, "alone");
+            let error = lock.try_lock().await.expect_err("no replica");
+            assert_eq!((error.kind(), counts(&error)), (ErrorKind::Unavailable, (0, wanted)), "{error}");
+            for wait in [ms(300), ms(1500)] {
+                let began = now();
+                let error = lock.lock_within(wait).await.expect_err("no replica");
+                assert_eq!((error.kind(), counts(&error)), (ErrorKind::Unavailable, (0, wanted)), "{error}");
+                let took = now().since(began);
+                assert!(took < wait + ms(1500), "{policy}, {wait:?}: {took:?}");
+            }
+            let began = now();
+            let closed = session.close(PATIENCE).await;
+            assert!(closed.left.is_empty(), "{closed:?}");
+            // Nothing is in doubt: the grants were withdrawn, and the server said so.
+            assert!(now().since(began) < ms(3000), "{policy}: {:?}", now().since(began));
+        }
+        let stats = alone.call(&["INFO", "commandstats"]).unwrap().text();
+        assert!(
+            stats.contains("cmdstat_role:") && !stats.contains("cmdstat_wait:"),
+            "nobody is waited for: {stats}"
+        );
+        await_nothing_left(&[&alone]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_wait_that_ends_while_frozen_replicas_are_asked_is_not_busy_with_our_own_claim() {
+    on_all(|layout| async move {
+        let group = Group::start().await;
+        for (policy, wanted) in [("any", 1), ("majority", 1), ("all", 2), ("2", 2)] {
+            let session = group.open(layout, policy).await;
+            // Both were seen.
+            Ledger::strict().persist(&mutex(&session, "slow")).await.release().await;
+            for (replica, _) in &group.replicas {
+                replica.signal(Signal::STOP).unwrap();
+            }
+            // Replicas have 400 ms to confirm.
+            let error = mutex(&session, "slow").lock_within(ms(200)).await.expect_err("frozen replicas");
+            for (replica, _) in &group.replicas {
+                replica.signal(Signal::CONT).unwrap();
+            }
+            assert_eq!((error.kind(), counts(&error)), (ErrorKind::Unavailable, (2, wanted)), "{error}");
+            assert!(error.to_string().contains(&format!("replicas={policy}")), "{error}");
+            close_all([session], &[&group.master]).await;
+        }
+    })
+    .await;
+}
