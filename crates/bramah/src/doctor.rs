@@ -24,10 +24,11 @@ mod zookeeper;
 use std::{sync::Arc, time::Duration};
 
 use bramah_core::{
-    About, Clock, Engine, ErrorKind, Keep, Look, Name, Opening, Reply, Result, Scope, SessionId,
+    About, Clock, Engine, Error, ErrorKind, Keep, Look, Name, Opening, Reply, Result, Scope, SessionId,
 };
 
-pub use promise::Promise;
+use promise::Crash;
+pub use promise::{Latest, Promise};
 pub use times::Times;
 
 use crate::url;
@@ -43,6 +44,8 @@ pub struct Checkup {
     pub findings: Vec<Finding>,
     /// How long things take. `None` when locking failed: then there is a finding that says why.
     pub times: Option<Times>,
+    /// Why the store could not be examined, if so: it is unreachable, or does not let us in. A finding has the details.
+    pub failure: Option<ErrorKind>,
 }
 
 impl Checkup {
@@ -102,9 +105,24 @@ struct Kind {
     /// How long the store lives.
     span: Span,
     /// Looks at what only this kind has. It gets the whole URL, with its secrets.
-    look: fn(&str) -> Reply<Vec<Finding>>,
+    look: fn(&str) -> Reply<Seen>,
+    /// The code of a finding for an error of `look` that means something of its own on this kind of store.
+    code: fn(&Error) -> Option<&'static str>,
     /// Removes what is left in the store of a name that was made up for the examination and is out of use.
     forget: fn(&str, &Name) -> Reply<()>,
+}
+
+/// What a look at one kind of store showed.
+struct Seen {
+    findings: Vec<Finding>,
+    /// What a crash means, where that depends on more than the profile.
+    crash: Option<Crash>,
+}
+
+impl From<Vec<Finding>> for Seen {
+    fn from(findings: Vec<Finding>) -> Self {
+        Self { findings, crash: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,16 +182,29 @@ const TRIALS: &str = "bramah/doctor";
 /// ```
 ///
 /// # Errors
-/// Of a store that cannot be opened or reached, as [`connect`](crate::connect). What fails after that is a finding.
+/// Of a URL that is not understood, or a store that was not built in. Everything else is a finding: a store that is
+/// unreachable or does not let us in has a [`failure`](Checkup::failure).
 pub async fn examine(url: &str) -> Result<Checkup> {
-    let engine = crate::engine(url).await?;
     let (scheme, _) = url::scheme(url)?;
     let Some(kind) = KINDS.iter().find(|kind| kind.schemes.contains(&scheme)) else {
         return Err(url::unknown(scheme));
     };
-    let mut findings = (kind.look)(url).await?;
+    let engine = match crate::engine(url).await {
+        Ok(engine) => engine,
+        Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported) => {
+            return Err(error);
+        }
+        Err(error) => return Ok(unexamined(url, kind, Vec::new(), &error)),
+    };
+    let Seen { mut findings, crash } = match (kind.look)(url).await {
+        Ok(seen) => seen,
+        Err(error) => {
+            let promises = promise::all(kind, &engine.profile(), None, None);
+            return Ok(unexamined(url, kind, promises, &error));
+        }
+    };
     findings.extend(lines(&*engine).await);
-    let promises = promise::all(kind, &engine.profile(), leaves(&*engine).await);
+    let promises = promise::all(kind, &engine.profile(), crash, leaves(&*engine).await);
     let name = Name::new(format!("{TRIALS}/{}", SessionId::random()?))?;
     let times = times::measure(url, &engine, kind.span, &name).await;
     let cleaned = (kind.forget)(url, &name).await;
@@ -190,7 +221,21 @@ pub async fn examine(url: &str) -> Result<Checkup> {
         let text = format!("the lock of this trial was left behind, free: {error}");
         Finding::new(Severity::Warning, "store.left_over", text)
     }));
-    Ok(Checkup { store: crate::redacted(url), promises, findings, times: times.ok() })
+    Ok(Checkup { store: crate::redacted(url), promises, findings, times: times.ok(), failure: None })
+}
+
+/// A store that could not be looked at.
+fn unexamined(url: &str, kind: &Kind, promises: Vec<Promise>, error: &Error) -> Checkup {
+    let code = (kind.code)(error).unwrap_or(match error.kind() {
+        ErrorKind::Denied => "store.denied",
+        ErrorKind::Corrupt => "store.corrupt",
+        ErrorKind::Invalid => "store.setup",
+        ErrorKind::Unsupported => "store.unsupported",
+        _ => "store.unreachable",
+    });
+    let text = format!("no lock can be taken, and nothing else was examined: {error}");
+    let findings = vec![Finding::new(Severity::Problem, code, text)];
+    Checkup { store: crate::redacted(url), promises, findings, times: None, failure: Some(error.kind()) }
 }
 
 /// Whether every lock can be read.
@@ -205,6 +250,14 @@ async fn lines(engine: &dyn Engine) -> Vec<Finding> {
             vec![Finding::new(Severity::Ok, "store.readable", text)]
         }
         Ok(survey) => survey.unreadable.into_iter().map(problem).collect(),
+        // What is done with locks needs no list of them.
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            vec![Finding::new(
+                Severity::Warning,
+                "store.unreadable",
+                format!("locks cannot be listed: {error}"),
+            )]
+        }
         Err(error) => vec![problem(error)],
     }
 }

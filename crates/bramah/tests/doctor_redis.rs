@@ -127,27 +127,57 @@ fn what_a_user_may_not_ask_for_is_a_note_and_its_rights_are_tried() {
         .unwrap();
     let checkup = look(&format!("redis://ana:hush@{}", redis.address())).unwrap();
     assert_eq!(told(&checkup), [(Severity::Note, "redis.hidden")], "{:#?}", checkup.findings);
-    assert!(text(&checkup, "redis.rights").contains("it was tried"));
-    redis.cli(&["ACL", "SETUSER", "ana", "-zadd", "-subscribe", "-client|tracking"]).unwrap();
+    assert!(text(&checkup, "redis.rights").contains("it was tried, except for +unsubscribe"));
+    redis.cli(&["ACL", "SETUSER", "ana", "-zadd", "-subscribe", "-client|tracking", "-evalsha"]).unwrap();
     let checkup = look(&format!("redis://ana:hush@{}", redis.address())).unwrap();
     let texts: Vec<&str> = checkup.findings.iter().map(|finding| finding.text.as_str()).collect();
-    for rule in ["+zadd", "+subscribe", "+client|tracking"] {
-        assert!(texts.iter().any(|text| text.contains(&format!("lacks {rule}"))), "{rule}: {texts:#?}");
+    for rule in ["+zadd", "+subscribe", "+client|tracking", "+evalsha"] {
+        let lacks = |text: &&str| text.contains("our user lacks") && text.contains(rule);
+        assert!(texts.iter().any(lacks), "{rule}: {texts:#?}");
     }
     assert_eq!(redis.cli(&["KEYS", "*"]).unwrap(), "bramah:mark");
 }
 
 #[test]
-fn a_server_that_is_not_there_or_does_not_let_us_in_is_the_error_itself() {
+fn a_user_who_may_not_load_scripts_is_told_so() {
+    let redis = Redis::with(Flavor::Redis7, &DURABLE).unwrap();
+    let rules = ["on", ">hush", "~*", "&*", "+@all", "-acl", "-script|load"];
+    redis.cli(&[&["ACL", "SETUSER", "ana"], &rules[..]].concat()).unwrap();
+    let checkup = look(&format!("redis://ana:hush@{}", redis.address())).unwrap();
+    let mut rights = checkup.findings.iter().filter(|finding| finding.code == "redis.rights");
+    let (lacks, untried) = (rights.next().unwrap(), rights.next().unwrap());
+    assert!(lacks.text.contains("our user lacks +script|load: locks cannot be taken"), "{lacks:?}");
+    assert!(untried.text.contains("+evalsha +unsubscribe was not tried"), "{untried:?}");
+    assert_eq!((checkup.failure, checkup.is_healthy()), (None, false));
+}
+
+#[test]
+fn a_server_that_is_not_there_or_does_not_let_us_in_is_a_finding_with_a_failure() {
     let redis = Redis::with(Flavor::Redis7, &[("requirepass", "hush")]).unwrap();
-    let error = look(&redis.url()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    let error = look(&format!("redis://:whisper@{}", redis.address())).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(!error.to_string().contains("whisper"));
+    let failed = |url: &str, kind: ErrorKind, code: &'static str| {
+        let checkup = look(url).unwrap();
+        assert_eq!((checkup.failure, checkup.times), (Some(kind), None), "{checkup:#?}");
+        assert_eq!(told(&checkup), [(Severity::Problem, code)], "{checkup:#?}");
+        assert!(text(&checkup, code).contains(&redis.address()), "{checkup:#?}");
+        assert!(!format!("{checkup:?}").contains("whisper"));
+        assert_eq!(word(&checkup, "order"), "fifo");
+    };
+    failed(&redis.url(), ErrorKind::Denied, "redis.password");
+    failed(&format!("redis://:whisper@{}", redis.address()), ErrorKind::Denied, "redis.password");
     redis.kill();
-    let error = look(&format!("redis://:hush@{}", redis.address())).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    failed(&format!("redis://:hush@{}", redis.address()), ErrorKind::Unavailable, "store.unreachable");
+}
+
+#[test]
+fn whether_a_server_is_open_is_tried_without_the_password_of_the_url() {
+    // An address for documentation: the server listens there if it has it (`-`).
+    let beyond = [("bind", "127.0.0.1 -192.0.2.1"), ("protected-mode", "no")];
+    let redis = Redis::with(Flavor::Redis7, &[&DURABLE[..], &beyond].concat()).unwrap();
+    redis.cli(&["ACL", "SETUSER", "ana", "on", ">hush", "~*", "&*", "+@all"]).unwrap();
+    let url = format!("redis://ana:hush@{}", redis.address());
+    assert_eq!(told(&look(&url).unwrap()), [(Severity::Warning, "redis.password")]);
+    redis.cli(&["ACL", "SETUSER", "default", "resetpass", ">secret"]).unwrap();
+    assert_eq!(told(&look(&url).unwrap()), []);
 }
 
 #[test]

@@ -77,7 +77,9 @@ async fn three_members_by_one_url_and_one_of_them_may_be_gone() {
     assert!(told(&checkup).contains(&(Severity::Warning, "zookeeper.silent")), "{:#?}", checkup.findings);
     assert!(checkup.is_healthy(), "{:#?}", checkup.findings);
     assert!(text(&checkup, "zookeeper.silent").contains(&ensemble.addresses()[gone]));
-    assert!(text(&checkup, "zookeeper.members").contains("2 of 3 members have to be there, 1 may be gone"));
+    assert!(
+        text(&checkup, "zookeeper.members").contains("2 of 3 voting members have to be there, 1 may be gone")
+    );
     ensemble.kill((gone + 1) % 3).unwrap();
     let left = (gone + 2) % 3;
     bramah_lab::until("a member that gives up", Duration::from_secs(30), || {
@@ -88,6 +90,28 @@ async fn three_members_by_one_url_and_one_of_them_may_be_gone() {
     let checkup = examine(&format!("{url}?timeout=500ms&connect_timeout=1s")).await.unwrap();
     assert!(!checkup.is_healthy() && checkup.times.is_none(), "{:#?}", checkup.findings);
     assert!(told(&checkup).contains(&(Severity::Problem, "zookeeper.service")), "{:#?}", checkup.findings);
+}
+
+#[tokio::test]
+async fn an_observer_in_the_url_does_not_stand_for_a_member_that_votes() {
+    let ensemble = ZooKeeper::with_observer().unwrap();
+    let at = |members: &[usize]| {
+        let addresses = ensemble.addresses();
+        let named: Vec<&str> = members.iter().map(|member| addresses[*member].as_str()).collect();
+        format!("zookeeper://{}", named.join(","))
+    };
+    let members = async |url: String| {
+        let findings = examine(&url).await.unwrap().findings.into_iter();
+        let members = findings.filter(|finding| finding.code == "zookeeper.members");
+        members.map(|finding| finding.text).collect::<Vec<_>>().join("\n")
+    };
+    let all = members(at(&[0, 1, 2])).await;
+    assert!(
+        all.contains("2 of 2 voting members have to be there") && !all.contains("the url names"),
+        "{all}"
+    );
+    let one = members(at(&[0, 2])).await;
+    assert!(one.contains("the url names 1 of 2 voting members"), "{one}");
 }
 
 #[tokio::test]

@@ -281,7 +281,9 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, Flags)]
-#[command(after_help = "Exit code 1 if something is wrong with the store, as found.")]
+#[command(
+    after_help = "Exit code 1 if something is wrong with the store, as found; if it could not be examined, 64, 65, 69 or 77."
+)]
 pub(crate) struct Doctor {
     /// One JSON object
     #[arg(long)]

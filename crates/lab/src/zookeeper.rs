@@ -84,9 +84,28 @@ impl ZooKeeper {
         Self::launch(members, settings, |_, _| Ok(String::new()))
     }
 
+    /// Starts two members that vote, and behind them one that observes and does not.
+    ///
+    /// # Errors
+    ///
+    /// When ZooKeeper cannot be had or does not start.
+    pub fn with_observer() -> Result<Self, String> {
+        Self::launch_with(3, 1, &[], |_, _| Ok(String::new()))
+    }
+
     /// `more` tells further lines for the configuration of one member.
     pub(crate) fn launch(
         members: usize,
+        settings: &[(&str, &str)],
+        more: impl Fn(usize, &Daemon) -> Result<String, String>,
+    ) -> Result<Self, String> {
+        Self::launch_with(members, 0, settings, more)
+    }
+
+    /// The last of the members, so many, observe.
+    fn launch_with(
+        members: usize,
+        observers: usize,
         settings: &[(&str, &str)],
         more: impl Fn(usize, &Daemon) -> Result<String, String>,
     ) -> Result<Self, String> {
@@ -95,11 +114,12 @@ impl ZooKeeper {
             let all: Vec<usize> = made.indices().collect();
             made.await_leader(&all).map(drop)
         };
-        Members::retry(|| Self::prepare(members, settings, &more), start, |made| &made.members)
+        Members::retry(|| Self::prepare(members, observers, settings, &more), start, |made| &made.members)
     }
 
     fn prepare(
         members: usize,
+        observers: usize,
         settings: &[(&str, &str)],
         more: impl Fn(usize, &Daemon) -> Result<String, String>,
     ) -> Result<Self, String> {
@@ -116,7 +136,8 @@ impl ZooKeeper {
         for (member, [quorum, election]) in ports.iter().enumerate() {
             if members > 1 {
                 let (quorum, election) = (quorum.number(), election.number());
-                shared += &format!("server.{}=127.0.0.1:{quorum}:{election}\n", member + 1);
+                let role = if member + observers < members { "" } else { ":observer" };
+                shared += &format!("server.{}=127.0.0.1:{quorum}:{election}{role}\n", member + 1);
             }
             places.extend([quorum, election].map(|port| {
                 let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
@@ -177,7 +198,7 @@ impl ZooKeeper {
         let said = self.ask(member, "srvr")?;
         Ok(match said.lines().find_map(|line| line.strip_prefix("Mode: ")) {
             Some("leader" | "standalone") => Role::Leads,
-            Some("follower") => Role::Follows,
+            Some("follower" | "observer") => Role::Follows,
             _ => Role::Neither(said.lines().next().unwrap_or("it said nothing").into()),
         })
     }

@@ -5,30 +5,50 @@ use std::{collections::BTreeSet, time::Duration};
 use bramah_core::Reply;
 use bramah_etcd::checkup::{self, Facts, Member, Rights, Role, Service, Status};
 
-use super::{Finding, Kind, Promise, Severity, Span, majority, short};
+use super::{Finding, Kind, Latest, Promise, Seen, Severity, Span, majority, promise, promise::Crash, short};
 
 pub(super) const KIND: Kind = Kind {
     schemes: &["etcd", "etcds"],
-    excludes: Promise {
-        topic: "excludes",
-        word: "majority",
-        text: "all clients of this cluster with the same prefix, etcdctl and Go programs among them, for as long as a majority of \
+    excludes: Promise::new(
+        "excludes",
+        "majority",
+        "all clients of this cluster with the same prefix, etcdctl and Go programs among them, for as long as a majority of \
                its members keeps its data",
-    },
+    ),
     span: Span::Own,
     look: |url| {
         let url = url.to_owned();
-        Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
+        Reply::later(async move { checkup::examine(&url).await.map(|facts| seen(&facts)) })
     },
+    code: |_| None,
     // A lock that is free has no key.
     forget: |_, _| Reply::now(Ok(())),
 };
+
+fn seen(facts: &Facts) -> Seen {
+    Seen { findings: judge(facts), crash: Some(crash(facts)) }
+}
+
+/// A lease is of whole seconds, never shorter than the cluster's shortest one, and etcd looks twice a second for those
+/// that have run out.
+fn crash(facts: &Facts) -> Crash {
+    let least = facts.service.as_ref().map_or(Duration::ZERO, |service| service.least_lease);
+    let more = facts.margin.max(least).saturating_add(promise::NOTICE);
+    let text = format!(
+        "a lock is kept by a lease that its process renews: after a crash it is free when that has run out, up to {} after \
+         the ttl (margin=, whole seconds, and how often etcd looks); a change of leaders renews all leases",
+        short(more)
+    );
+    Crash { word: "after_ttl", text, latest: Latest { ttl_percent: 100, more } }
+}
 
 fn judge(facts: &Facts) -> Vec<Finding> {
     let serves = facts.service.is_ok();
     let mut findings: Vec<Finding> =
         facts.members.iter().flat_map(|member| judge_one(member, serves)).collect();
-    findings.extend(majority::judge("etcd.members", facts.voters, facts.members.len()));
+    let learns = |member: &&Member| member.word.as_ref().is_ok_and(|status| status.role == Role::Learner);
+    let learners = facts.members.iter().filter(learns).count();
+    findings.extend(majority::judge("etcd.members", facts.voters, facts.members.len() - learners));
     let told: Vec<&Status> = facts.members.iter().filter_map(|member| member.word.as_ref().ok()).collect();
     if told.windows(2).any(|two| two.iter().any(|one| one.cluster != told[0].cluster)) {
         let text = "the members of the url are of different clusters, which know nothing of each other's locks; name those of one";
@@ -67,7 +87,7 @@ fn judge_one(member: &Member, serves: bool) -> Vec<Finding> {
     let (severity, role) = match status.role {
         Role::Leader => (Severity::Ok, "leads"),
         Role::Follower => (Severity::Ok, "follows"),
-        Role::Learner => (Severity::Note, "learns, and has no vote yet"),
+        Role::Learner => (Severity::Note, "learns: it has no vote yet, and a majority is one without it"),
         Role::Leaderless if serves => (Severity::Warning, "knows no leader; can it see the others?"),
         Role::Leaderless => (Severity::Problem, "knows no leader; a majority has to run and see each other"),
     };
@@ -270,6 +290,7 @@ mod tests {
         let full = Status { alarms: vec!["NOSPACE".into()], ..status() };
         let lost = Status { role: Role::Leaderless, ..status() };
         let other = Status { cluster: 8, ..status() };
+        let learner = Status { role: Role::Learner, ..status() };
         let rights = Rights { lock: true, records: true, list: true };
         for (facts, expected) in [
             (facts(vec![Ok(status())]), vec![(Note, "etcd.members")]),
@@ -292,6 +313,18 @@ mod tests {
             (facts(vec![Ok(status()), Ok(status()), Ok(other)]), vec![(Problem, "etcd.cluster")]),
             (Facts { voters: None, ..three() }, vec![(Note, "etcd.members")]),
             (Facts { voters: Some(5), ..three() }, vec![(Note, "etcd.members")]),
+            // Two of three that vote are in the url, and one that learns.
+            (
+                Facts { voters: Some(3), ..facts(vec![Ok(status()), Ok(status()), Ok(learner.clone())]) },
+                vec![(Note, "etcd.member"), (Note, "etcd.members")],
+            ),
+            (
+                Facts {
+                    voters: Some(3),
+                    ..facts(vec![Ok(status()), Ok(status()), Ok(status()), Ok(learner)])
+                },
+                vec![(Note, "etcd.member")],
+            ),
             (Facts { user: None, ..three() }, vec![(Note, "etcd.user")]),
             (Facts { is_private: false, ..three() }, vec![(Note, "etcd.tls")]),
             (Facts { margin: Duration::from_secs(1), ..three() }, vec![(Warning, "etcd.lease")]),

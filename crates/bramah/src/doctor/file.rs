@@ -10,13 +10,13 @@ use crate::url;
 
 pub(super) const KIND: Kind = Kind {
     schemes: &["file"],
-    excludes: Promise {
-        topic: "excludes",
-        word: "host",
-        text: "all processes of this machine that use this directory",
-    },
+    excludes: Promise::new("excludes", "host", "all processes of this machine that use this directory"),
     span: Span::Own,
-    look: |url| Reply::now(directory(url).and_then(checkup::examine).map(|facts| judge(&facts, wall_now()))),
+    look: |url| {
+        let facts = directory(url).and_then(checkup::examine);
+        Reply::now(facts.map(|facts| judge(&facts, wall_now()).into()))
+    },
+    code: |_| None,
     forget: |url, name| Reply::now(directory(url).and_then(|dir| checkup::forget(dir, name))),
 };
 

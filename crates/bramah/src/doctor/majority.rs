@@ -2,7 +2,7 @@
 
 use super::{Finding, Severity};
 
-/// What the number of members means. `named` are in the url, `voters` have a vote; `None` if nobody said how many.
+/// What the number of members means. `voters` have a vote, `named` of them are in the url; `None` if nobody said how many.
 pub(super) fn judge(code: &'static str, voters: Option<usize>, named: usize) -> Vec<Finding> {
     let Some(voters) = voters else {
         let text = "how many members there are nobody said; a majority of them has to be there";
@@ -14,7 +14,7 @@ pub(super) fn judge(code: &'static str, voters: Option<usize>, named: usize) -> 
         return vec![Finding::new(Severity::Note, code, text)];
     }
     let need = voters / 2 + 1;
-    let text = format!("{need} of {voters} members have to be there, {} may be gone", voters - need);
+    let text = format!("{need} of {voters} voting members have to be there, {} may be gone", voters - need);
     let (severity, text) = match voters % 2 {
         0 => (
             Severity::Note,
@@ -25,7 +25,7 @@ pub(super) fn judge(code: &'static str, voters: Option<usize>, named: usize) -> 
     let mut findings = vec![Finding::new(severity, code, text)];
     if named < voters {
         let text = format!(
-            "the url names {named} of {voters} members, and the others are not found by themselves: name all of them"
+            "the url names {named} of {voters} voting members, and the others are not found by themselves: name all of them"
         );
         findings.push(Finding::new(Severity::Note, code, text));
     }
@@ -60,7 +60,7 @@ mod tests {
             (findings.iter().map(|finding| finding.severity).collect::<Vec<_>>(), texts.join("; "))
         };
         assert_eq!(told(Some(3), 3).0, [Severity::Ok]);
-        assert!(told(Some(5), 5).1.contains("3 of 5 members have to be there, 2 may be gone"));
+        assert!(told(Some(5), 5).1.contains("3 of 5 voting members have to be there, 2 may be gone"));
         assert_eq!(told(Some(3), 1).0, [Severity::Ok, Severity::Note]);
         let (severity, text) = told(Some(4), 4);
         assert!(severity == [Severity::Note] && text.contains("1 may be gone, as of 3"), "{text}");

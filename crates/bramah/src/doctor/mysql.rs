@@ -6,21 +6,22 @@ use bramah_mysql::{
     checkup::{self, Facts},
 };
 
-use super::{Finding, Kind, Promise, Severity, Span};
+use super::{Finding, Kind, Promise, Seen, Severity, Span, promise};
 
 pub(super) const KIND: Kind = Kind {
     schemes: &["mysql", "mariadb"],
-    excludes: Promise {
-        topic: "excludes",
-        word: "primary",
-        text: "all clients of this database on this server in the same mode; a failover to a replica forgets the grants that it had not got, \
+    excludes: Promise::new(
+        "excludes",
+        "primary",
+        "all clients of this database on this server in the same mode; a failover to a replica forgets the grants that it had not got, \
                in mode=session all of them, and then two hold one lock until the first learns of it",
-    },
+    ),
     span: Span::Own,
     look: |url| {
         let url = url.to_owned();
-        Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
+        Reply::later(async move { checkup::examine(&url).await.map(|facts| seen(&facts)) })
     },
+    code: |_| None,
     // In mode=table a lock that is free has no row.
     forget: |url, name| {
         let (url, name) = (url.to_owned(), name.clone());
@@ -28,16 +29,13 @@ pub(super) const KIND: Kind = Kind {
     },
 };
 
+fn seen(facts: &Facts) -> Seen {
+    Seen { findings: judge(facts), crash: facts.is_session.then(promise::connection) }
+}
+
 fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![
-        match &facts.unfit {
-            None => Finding::new(
-                Severity::Ok,
-                "mysql.server",
-                format!("{} is {} and has bramah's tables", facts.server, facts.version),
-            ),
-            Some(why) => Finding::new(Severity::Problem, "mysql.schema", why.clone()),
-        },
+        Finding::new(Severity::Ok, "mysql.server", format!("{} is {}", facts.server, facts.version)),
         durability(facts),
         failover(facts),
         Finding::new(
@@ -61,6 +59,7 @@ fn judge(facts: &Facts) -> Vec<Finding> {
             ),
         },
     ];
+    findings.extend(schema(facts));
     if facts.expired > 1000 {
         let text = format!(
             "{} claims of processes that died are left; each session that opens clears some away",
@@ -69,6 +68,11 @@ fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::new(Severity::Note, "mysql.expired", text));
     }
     findings
+}
+
+/// What is wrong with bramah's tables.
+fn schema(facts: &Facts) -> Option<Finding> {
+    facts.unfit.clone().map(|why| Finding::new(Severity::Problem, "mysql.schema", why))
 }
 
 /// What a grant has survived when it is answered.

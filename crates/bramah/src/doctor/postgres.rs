@@ -6,21 +6,22 @@ use bramah_postgres::{
     checkup::{self, Facts},
 };
 
-use super::{Finding, Kind, Promise, Severity, Span};
+use super::{Finding, Kind, Promise, Seen, Severity, Span, promise};
 
 pub(super) const KIND: Kind = Kind {
     schemes: &["postgres", "postgresql"],
-    excludes: Promise {
-        topic: "excludes",
-        word: "primary",
-        text: "all clients of this database in the same mode, in mode=table also behind a pooler; a failover to a standby forgets the grants \
+    excludes: Promise::new(
+        "excludes",
+        "primary",
+        "all clients of this database in the same mode, in mode=table also behind a pooler; a failover to a standby forgets the grants \
                that it had not got, in mode=session all of them, and then two hold one lock until the first learns of it",
-    },
+    ),
     span: Span::Own,
     look: |url| {
         let url = url.to_owned();
-        Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
+        Reply::later(async move { checkup::examine(&url).await.map(|facts| seen(&facts)) })
     },
+    code: |_| None,
     // In mode=table a lock that is free has no row.
     forget: |url, name| {
         let (url, name) = (url.to_owned(), name.clone());
@@ -28,15 +29,17 @@ pub(super) const KIND: Kind = Kind {
     },
 };
 
+fn seen(facts: &Facts) -> Seen {
+    Seen { findings: judge(facts), crash: facts.room.map(|_| promise::connection()) }
+}
+
 fn judge(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![match &facts.unfit {
-        None => Finding::new(
-            Severity::Ok,
-            "postgres.server",
-            format!("PostgreSQL {} at {} takes writes and has bramah's tables", facts.version, facts.address),
-        ),
-        Some(why) => Finding::new(Severity::Problem, "postgres.schema", why.clone()),
-    }];
+    let mut findings = vec![Finding::new(
+        Severity::Ok,
+        "postgres.server",
+        format!("{} is PostgreSQL {}", facts.address, facts.version),
+    )];
+    findings.extend(schema(facts));
     findings.push(durability(facts));
     findings.push(failover(facts));
     findings.push(connections(facts.connections));
@@ -75,6 +78,11 @@ fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::new(Severity::Note, "postgres.expired", text));
     }
     findings
+}
+
+/// What is wrong with bramah's tables.
+fn schema(facts: &Facts) -> Option<Finding> {
+    facts.unfit.clone().map(|why| Finding::new(Severity::Problem, "postgres.schema", why))
 }
 
 /// What a grant has survived when it is answered.

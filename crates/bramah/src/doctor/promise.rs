@@ -1,33 +1,83 @@
 //! A profile in words.
 
+use std::{borrow::Cow, time::Duration};
+
 use bramah_core::{Fencing, Leasing, Liveness, Modes, Order, Profile, Waking};
 
 use super::{Kind, Span};
 
 /// One thing that a store promises, or does not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// What it is about: `excludes`, `order`, `modes`, `crash`, `freeze`, `fence`, `wakes`, `leases` or `detached`.
     pub topic: &'static str,
     /// Which of a few cases it is. Stable: for scripts.
     pub word: &'static str,
     /// The same for people.
-    pub text: &'static str,
+    pub text: Cow<'static, str>,
+    /// Of `crash`: when the next in line has the lock, at the latest.
+    pub latest: Option<Latest>,
 }
 
-/// All of them, in the order in which they are told. `leaves` is whether the store took a session without a process.
-pub(super) fn all(kind: &Kind, profile: &Profile, leaves: Option<bool>) -> Vec<Promise> {
-    let promise = |topic, (word, text)| Promise { topic, word, text };
+impl Promise {
+    pub(super) const fn new(topic: &'static str, word: &'static str, text: &'static str) -> Self {
+        Self { topic, word, text: Cow::Borrowed(text), latest: None }
+    }
+}
+
+/// A bound that depends on the ttl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latest {
+    /// So much of the ttl, in percent.
+    pub ttl_percent: u32,
+    /// And so much more.
+    pub more: Duration,
+}
+
+impl Latest {
+    /// How long it takes with this ttl, at the latest.
+    pub fn with(self, ttl: Duration) -> Duration {
+        (ttl.saturating_mul(self.ttl_percent) / 100).saturating_add(self.more)
+    }
+}
+
+/// What the crash of a holder's process means.
+pub(super) struct Crash {
+    pub(super) word: &'static str,
+    pub(super) text: String,
+    pub(super) latest: Latest,
+}
+
+/// How long a store that expires claims on time, or sees a process die, and the next in line may take to notice.
+pub(super) const NOTICE: Duration = Duration::from_secs(2);
+
+/// All of them, in the order in which they are told. `crash` is what the store's kind says of that, `leaves` is whether the
+/// store took a session without a process.
+pub(super) fn all(
+    kind: &Kind,
+    profile: &Profile,
+    crash: Option<Crash>,
+    leaves: Option<bool>,
+) -> Vec<Promise> {
+    let promise = |topic, (word, text)| Promise::new(topic, word, text);
     let mut all = vec![
-        kind.excludes,
+        kind.excludes.clone(),
         promise("order", order(profile.order)),
         promise("modes", modes(profile.modes)),
-        promise("crash", crash(profile.liveness)),
+    ];
+    let crash = crash.or_else(|| crash_by(profile.liveness));
+    all.extend(crash.map(|Crash { word, text, latest }| Promise {
+        topic: "crash",
+        word,
+        text: text.into(),
+        latest: Some(latest),
+    }));
+    all.extend([
         promise("freeze", freeze(profile.liveness)),
         promise("fence", fence(profile.fence)),
         promise("wakes", wakes(profile.wake)),
         promise("leases", leases(profile.lease)),
-    ];
+    ]);
     let detached = match (kind.span, leaves) {
         (Span::Engine, _) => Some(("no", "no: nothing here outlives the process")),
         (_, Some(true)) => {
@@ -57,21 +107,31 @@ fn modes(modes: Modes) -> Words {
     }
 }
 
-fn crash(liveness: Liveness) -> Words {
-    match liveness {
+/// Where the profile tells all. How long a session outlives its process depends on the store.
+fn crash_by(liveness: Liveness) -> Option<Crash> {
+    let (word, ttl_percent, text) = match liveness {
         Liveness::Lease => (
             "after_ttl",
+            100,
             "a lock is kept by a lease that its process renews: after a crash it is free when the ttl is over",
-        ),
-        Liveness::Session => (
-            "after_ttl",
-            "a lock is kept by a session that its process renews: after a crash it is free when the ttl is over",
         ),
         Liveness::Connection => (
             "when_seen",
+            0,
             "a lock is kept by its living process: after a crash it is free as soon as the store sees it",
         ),
-    }
+        Liveness::Session => return None,
+    };
+    let latest = Latest { ttl_percent, more: NOTICE };
+    Some(Crash { word, text: text.to_owned(), latest })
+}
+
+/// Locks that hang from a connection to a database, which ends a silent one when its ttl is over.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn connection() -> Crash {
+    let text = "a lock is kept by a connection to the server: after a crash it is free as soon as the server sees that \
+                connection end, and when the machine or the network is gone, when the ttl is over";
+    Crash { word: "when_seen", text: text.to_owned(), latest: Latest { ttl_percent: 0, more: NOTICE } }
 }
 
 fn freeze(liveness: Liveness) -> Words {
@@ -131,12 +191,24 @@ mod tests {
         let kind = |span| Kind { span, ..super::super::memory::KIND };
         let profile = Memory::new().profile();
         let word = |span, leaves| {
-            let all = all(&kind(span), &profile, leaves);
+            let all = all(&kind(span), &profile, None, leaves);
             all.iter().find(|promise| promise.topic == "detached").map(|promise| promise.word)
         };
         assert_eq!(word(Span::Engine, Some(true)), Some("no"));
         assert_eq!(word(Span::Own, Some(true)), Some("yes"));
         assert_eq!(word(Span::Own, Some(false)), Some("no"));
         assert_eq!(word(Span::Own, None), None);
+        let topics = |profile: &Profile, crash| {
+            let all = all(&kind(Span::Own), profile, crash, None);
+            all.iter().any(|promise| promise.topic == "crash")
+        };
+        let session = Profile { liveness: Liveness::Session, ..profile };
+        assert!(topics(&profile, None) && !topics(&session, None));
+    }
+
+    #[test]
+    fn a_bound_is_a_part_of_the_ttl_and_more() {
+        let latest = Latest { ttl_percent: 150, more: Duration::from_secs(2) };
+        assert_eq!(latest.with(Duration::from_secs(4)), Duration::from_secs(8));
     }
 }

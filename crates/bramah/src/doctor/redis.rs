@@ -1,5 +1,7 @@
 //! `redis://host`, `redis+sentinel://…`, `redis+cluster://…`, and the same over TLS.
 
+mod access;
+mod clock;
 mod failover;
 #[cfg(test)]
 mod samples;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use bramah_core::{Name, Reply, Result};
 use bramah_redis::{
     Eviction, Layout, Redis, Replicas, Restart,
-    checkup::{self, Facts, Failover, Missing, Proof, Purpose, Server},
+    checkup::{self, Cause, Facts, Failover, Server},
     redlock::Redlock,
 };
 
@@ -50,11 +52,21 @@ pub(super) const REDLOCK: Kind = kind(
 const fn kind(schemes: &'static [&'static str], (word, text): (&'static str, &'static str)) -> Kind {
     Kind {
         schemes,
-        excludes: Promise { topic: "excludes", word, text },
+        excludes: Promise::new("excludes", word, text),
         span: Span::Own,
         look: |url| {
             let url = url.to_owned();
-            Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
+            Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts).into()) })
+        },
+        code: |error| {
+            Some(match checkup::cause(error)? {
+                Cause::Replica => "redis.role",
+                Cause::Sentinel => "redis.sentinel",
+                Cause::Password => "redis.password",
+                Cause::ProtectedMode => "redis.protected_mode",
+                Cause::Rights => "redis.rights",
+                _ => return None,
+            })
         },
         // A lock that is free has no key, and a mark is never removed; but Redisson counts for each name.
         forget: |url, name| {
@@ -99,10 +111,11 @@ fn judge_one(facts: &Facts, server: &Server) -> Vec<Finding> {
         saves(server),
         memory(facts, server),
         replicas(facts, server),
-        clock(server),
+        clock::judge(facts, server),
+        access::judge(server),
     ];
     let mut findings: Vec<Finding> = parts.into_iter().flatten().collect();
-    findings.extend(rights(server));
+    findings.extend(access::rights(server));
     findings.extend(hidden(server));
     for finding in &mut findings {
         finding.text = format!("{}: {}", server.address, finding.text);
@@ -291,65 +304,11 @@ fn replicas(facts: &Facts, server: &Server) -> Option<Finding> {
     Some(Finding::new(Severity::Ok, CODE, text))
 }
 
-/// Fences are minted by the server's clock; no deadline hangs on it.
-fn clock(server: &Server) -> Option<Finding> {
-    const CODE: &str = "redis.clock";
-    const FAR_US: u64 = 1_000_000;
-    let clock = server.clock?;
-    let judged = super::wall_clock(clock.server_us);
-    if judged.severity > Severity::Ok {
-        return Some(Finding { code: CODE, ..judged });
-    }
-    let apart_us = clock.ahead_us.unsigned_abs();
-    let side = if clock.ahead_us < 0 { "behind" } else { "ahead of" };
-    let apart = short(Duration::from_micros(apart_us));
-    if apart_us > FAR_US.saturating_add(clock.within_us) {
-        let text = format!(
-            "its clock is {apart} {side} this machine's: locks do not mind, but fences rise by it, and after a \
-             failover to a server whose clock is behind they may fall back; keep the servers' clocks in step"
-        );
-        return Some(Finding::new(Severity::Note, CODE, text));
-    }
-    let within = short(Duration::from_micros(apart_us.max(clock.within_us)));
-    Some(Finding::new(Severity::Ok, CODE, format!("its clock is within {within} of this machine's")))
-}
-
-fn rights(server: &Server) -> Vec<Finding> {
-    const CODE: &str = "redis.rights";
-    let user = server.rights.user.as_deref().map_or("our user".to_owned(), |user| format!("the user {user}"));
-    let lacking = |purposes: &[Purpose]| {
-        let missing = server.rights.missing.iter().filter(|missing| purposes.contains(&missing.purpose));
-        let rules: Vec<&str> = missing.map(|Missing { rule, .. }| rule.as_str()).collect();
-        (!rules.is_empty()).then(|| rules.join(" "))
-    };
-    let mut findings = Vec::new();
-    for (purposes, severity, means) in [
-        (&[Purpose::Lock][..], Severity::Problem, "locks cannot be taken, renewed or released"),
-        (&[Purpose::Wait], Severity::Problem, "nobody can wait for a lock that is taken"),
-        (&[Purpose::Replicas], Severity::Problem, "the policy replicas= cannot be met"),
-        (&[Purpose::List], Severity::Warning, "ls and doctor cannot list locks"),
-        (&[Purpose::Watch], Severity::Warning, "watch and wait cannot be told of changes"),
-    ] {
-        if let Some(rules) = lacking(purposes) {
-            let text = format!("{user} lacks {rules}: {means}; ACL SETUSER it with these rules");
-            findings.push(Finding::new(severity, CODE, text));
-        }
-    }
-    if findings.is_empty() {
-        let how = match server.rights.proof {
-            Proof::Asked => "",
-            Proof::Tried => " (it was tried)",
-        };
-        findings.push(Finding::new(Severity::Ok, CODE, format!("{user} may do what locks need{how}")));
-    }
-    findings
-}
-
 /// What the user may not ask for is no fault.
 fn hidden(server: &Server) -> Option<Finding> {
     let unknown = [
         (server.product.is_none(), "its version, memory, replicas and persistence (INFO)"),
-        (server.snapshots.is_none(), "when it writes to disk (CONFIG GET)"),
+        (server.snapshots.is_none(), "when it writes to disk and where it listens (CONFIG GET)"),
         (server.clock.is_none(), "its clock (TIME)"),
     ];
     let unknown: Vec<&str> = unknown.into_iter().filter_map(|(is, what)| is.then_some(what)).collect();
@@ -362,7 +321,7 @@ fn hidden(server: &Server) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use bramah_redis::checkup::{Offset, Rights};
+    use bramah_redis::checkup::{Access, Missing, Offset, Proof, Purpose, Rights};
 
     use super::{
         samples::{facts, server, told},
@@ -382,6 +341,18 @@ mod tests {
         let evicts = || Server { when_full: Some("allkeys-lru".into()), ..server() };
         let clock = |server_us, ahead_us| Some(Offset { server_us, ahead_us, within_us: 100 });
         let now_us = 1_800_000_000_000_000;
+        let open = |bind: Option<&str>, protected| {
+            let access = Access { open: Some(true), bind: bind.map(str::to_owned), protected };
+            Server { access, ..server() }
+        };
+        for server in [
+            open(Some("127.0.0.1 -::1"), Some(false)),
+            open(Some("* -::*"), Some(true)),
+            open(None, None),
+            Server { address: "127.0.0.1:6379".into(), ..open(None, None) },
+        ] {
+            assert_eq!(told(&facts(server.clone())), [], "{server:?}");
+        }
         for (server, severity, code) in [
             (sync("everysec"), Note, "redis.persistence"),
             (sync("no"), Warning, "redis.persistence"),
@@ -395,7 +366,12 @@ mod tests {
             (Server { followers: Some(1), ..server() }, Note, "redis.replicas"),
             (Server { least_followers: Some(1), ..server() }, Problem, "redis.replicas"),
             (Server { clock: clock(now_us, -5_000_000), ..server() }, Note, "redis.clock"),
+            (Server { clock: clock(now_us, -30_100_000), ..server() }, Problem, "redis.clock"),
+            (Server { clock: clock(now_us, 3_600_000_000), ..server() }, Problem, "redis.clock"),
             (Server { clock: clock(7, 0), ..server() }, Warning, "redis.clock"),
+            (open(Some("0.0.0.0"), Some(false)), Warning, "redis.password"),
+            (open(Some(""), Some(false)), Warning, "redis.password"),
+            (Server { address: "10.0.0.1:6379".into(), ..open(None, None) }, Warning, "redis.password"),
             (Server { snapshots: None, ..server() }, Note, "redis.hidden"),
         ] {
             assert_eq!(told(&facts(server.clone())), [(severity, code)], "{server:?}");
@@ -425,7 +401,8 @@ mod tests {
     fn a_lack_of_rights_is_as_bad_as_what_it_keeps_from() {
         let lacks = |purpose| {
             let missing = vec![Missing { rule: "+x|y".into(), purpose }];
-            let rights = Rights { user: Some("ana".into()), proof: Proof::Asked, missing };
+            let rights =
+                Rights { user: Some("ana".into()), proof: Proof::Asked, missing, untried: Vec::new() };
             let findings = judge(&facts(Server { rights, ..server() }));
             let found = findings.into_iter().find(|finding| finding.code == "redis.rights");
             found.map(|found| (found.severity, found.text)).unwrap_or((Severity::Ok, String::new()))

@@ -6,21 +6,22 @@ use bramah_zookeeper::{
     checkup::{self, Facts, Member, Rights, Role, Service, Word},
 };
 
-use super::{Finding, Kind, Promise, Severity, Span, majority, short};
+use super::{Finding, Kind, Latest, Promise, Seen, Severity, Span, majority, promise, promise::Crash, short};
 
 pub(super) const KIND: Kind = Kind {
     schemes: &["zookeeper", "zookeepers"],
-    excludes: Promise {
-        topic: "excludes",
-        word: "majority",
-        text: "all clients of this ensemble with the same chroot, Java programs with Curator among them, for as long as a majority \
+    excludes: Promise::new(
+        "excludes",
+        "majority",
+        "all clients of this ensemble with the same chroot, Java programs with Curator among them, for as long as a majority \
                of its members keeps its data",
-    },
+    ),
     span: Span::Own,
     look: |url| {
         let url = url.to_owned();
-        Reply::later(async move { checkup::examine(&url).await.map(|facts| judge(&facts)) })
+        Reply::later(async move { checkup::examine(&url).await.map(|facts| seen(&facts)) })
     },
+    code: |_| None,
     // ZooKeeper would remove the empty folders as well, after a while.
     forget: |url, name| {
         let (url, name) = (url.to_owned(), name.clone());
@@ -28,13 +29,33 @@ pub(super) const KIND: Kind = Kind {
     },
 };
 
+fn seen(facts: &Facts) -> Seen {
+    Seen { findings: judge(facts), crash: Some(crash(facts)) }
+}
+
+/// A session is one and a half ttl long, and ZooKeeper ends sessions by the tick: up to one later. The shortest session is two
+/// ticks unless told otherwise.
+fn crash(facts: &Facts) -> Crash {
+    let shortest = facts.service.as_ref().ok().and_then(|service| service.shortest);
+    let more = shortest.map_or(promise::NOTICE, |(shortest, _)| shortest.max(promise::NOTICE));
+    let text = format!(
+        "a lock is kept by a session with ZooKeeper that its process renews: after a crash it is free when that has ended, one \
+         and a half ttl and up to {} later (sessions end by the tick)",
+        short(more)
+    );
+    Crash { word: "after_ttl", text, latest: Latest { ttl_percent: 150, more } }
+}
+
 fn judge(facts: &Facts) -> Vec<Finding> {
     let serves = facts.service.is_ok();
     let mut findings: Vec<Finding> = facts.members.iter().map(|member| judge_one(member, serves)).collect();
     findings.dedup_by(|one, other| one.text == other.text);
     match &facts.service {
         Ok(service) => {
-            findings.extend(majority::judge("zookeeper.members", service.voters, facts.members.len()));
+            let observes = |member: &&Member| matches!(&member.word, Word::Told { role: Role::Observer, .. });
+            let observers = facts.members.iter().filter(observes).count();
+            let named = facts.members.len() - observers;
+            findings.extend(majority::judge("zookeeper.members", service.voters, named));
             findings.push(sessions(service));
             findings.push(folders(facts, service));
             findings.extend(rights(facts, &service.rights));
@@ -84,14 +105,14 @@ fn judge_one(member: &Member, serves: bool) -> Finding {
             return Finding::new(Severity::Note, CODE, text);
         }
     };
-    let role = match role {
+    let said = match role {
         Role::Leader => "leads",
         Role::Follower => "follows",
-        Role::Observer => "follows without a vote",
+        Role::Observer => "observes: it has no vote, and a majority is one without it",
         Role::Standalone => "stands alone",
         Role::Other(mode) => mode,
     };
-    let text = format!("{address}: it is ZooKeeper {version} and {role}");
+    let text = format!("{address}: it is ZooKeeper {version} and {said}");
     if majority::version(version) < (3, 6, 0) {
         return Finding::new(
             Severity::Problem,
@@ -99,7 +120,8 @@ fn judge_one(member: &Member, serves: bool) -> Finding {
             format!("{text}; it is too old, 3.6 and newer will do"),
         );
     }
-    Finding::new(Severity::Ok, CODE, text)
+    let severity = if *role == Role::Observer { Severity::Note } else { Severity::Ok };
+    Finding::new(severity, CODE, text)
 }
 
 /// How long sessions may be, and so a ttl: two thirds of that.
@@ -116,7 +138,7 @@ fn sessions(service: &Service) -> Finding {
     let (low, high) = (short(shortest * 2 / 3), longest * 2 / 3);
     let text = format!(
         "a write takes {trip}; sessions last {shortest:?} {least}to {longest:?}, so a ttl is {low} to {} here; the lock of a process \
-         that died is free after one and a half ttl",
+         that died is free after one and a half ttl and a tick",
         short(high)
     );
     let default = Session::DEFAULT_TTL;
@@ -248,7 +270,11 @@ mod tests {
     }
 
     fn with_service(change: impl FnOnce(&mut Service)) -> Facts {
-        let mut facts = three();
+        with_service_of(vec![word(Role::Leader), word(Role::Follower), word(Role::Follower)], change)
+    }
+
+    fn with_service_of(words: Vec<Word>, change: impl FnOnce(&mut Service)) -> Facts {
+        let mut facts = facts(words);
         facts.service.as_mut().map(change).unwrap();
         facts
     }
@@ -292,6 +318,24 @@ mod tests {
             (
                 facts(vec![word(Role::Follower), word(Role::Follower), old]),
                 vec![(Problem, "zookeeper.member")],
+            ),
+            (
+                with_service_of(vec![word(Role::Leader), word(Role::Observer)], |service| {
+                    service.voters = Some(3);
+                }),
+                vec![(Note, "zookeeper.member"), (Note, "zookeeper.members")],
+            ),
+            (
+                with_service_of(
+                    vec![
+                        word(Role::Leader),
+                        word(Role::Follower),
+                        word(Role::Follower),
+                        word(Role::Observer),
+                    ],
+                    |service| service.voters = Some(3),
+                ),
+                vec![(Note, "zookeeper.member")],
             ),
             (Facts { access: Access::Open, ..three() }, vec![(Note, "zookeeper.acl")]),
             (Facts { is_private: false, ..three() }, vec![(Note, "zookeeper.tls")]),

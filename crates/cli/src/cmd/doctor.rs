@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bramah::doctor::{Checkup, Finding, Promise, Times, examine};
+use bramah::doctor::{Checkup, Finding, Latest, Promise, Times, examine};
 use serde::Serialize;
 
 use crate::{
@@ -20,7 +20,11 @@ pub(crate) async fn doctor(store: &Store, form: Form) -> Result<Exit, Failure> {
         Form::Json => emit(&(json::to_line(&Report::of(&checkup)) + "\n"))?,
         Form::Human => emit(&page(&checkup))?,
     }
-    Ok(if checkup.is_healthy() { Exit::Done } else { Exit::No })
+    Ok(match checkup.failure {
+        Some(kind) => kind.into(),
+        None if checkup.is_healthy() => Exit::Done,
+        None => Exit::No,
+    })
 }
 
 fn page(checkup: &Checkup) -> String {
@@ -58,15 +62,24 @@ struct Report<'a> {
     v: u32,
     store: &'a str,
     healthy: bool,
-    promises: BTreeMap<&'static str, Told>,
+    promises: BTreeMap<&'static str, Told<'a>>,
     findings: Vec<Found<'a>>,
     times: Option<Medians>,
 }
 
 #[derive(Debug, Serialize)]
-struct Told {
+struct Told<'a> {
     is: &'static str,
-    text: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latest: Option<Bound>,
+}
+
+/// So much of the ttl, and so much more.
+#[derive(Debug, Serialize)]
+struct Bound {
+    ttl_percent: u32,
+    more_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,7 +98,12 @@ struct Medians {
 
 impl<'a> Report<'a> {
     fn of(checkup: &'a Checkup) -> Self {
-        let told = |promise: &Promise| (promise.topic, Told { is: promise.word, text: promise.text });
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let bound = |latest: Latest| Bound { ttl_percent: latest.ttl_percent, more_ms: ms(latest.more) };
+        let told = |promise: &'a Promise| {
+            let latest = promise.latest.map(bound);
+            (promise.topic, Told { is: promise.word, text: &promise.text, latest })
+        };
         let found = |finding: &'a Finding| Found {
             severity: finding.severity.word(),
             code: finding.code,
@@ -115,9 +133,14 @@ mod tests {
 
     fn sample() -> Checkup {
         let finding = |severity, text: &str| Finding { severity, code: "file.x", text: text.into() };
+        let latest = Some(Latest { ttl_percent: 150, more: Duration::from_secs(2) });
         Checkup {
             store: "file:///x".into(),
-            promises: vec![Promise { topic: "order", word: "fifo", text: "in order" }],
+            failure: None,
+            promises: vec![
+                Promise { topic: "order", word: "fifo", text: "in order".into(), latest: None },
+                Promise { topic: "crash", word: "after_ttl", text: "later".into(), latest },
+            ],
             findings: vec![finding(Severity::Ok, "fine"), finding(Severity::Problem, "bad\u{1b}")],
             times: Some(Times {
                 open: Duration::from_micros(1_260),
@@ -134,6 +157,7 @@ store  file:///x
 
 What it promises
   order     in order
+  crash     later
 
 What was found
   ok       fine [file.x]
@@ -150,7 +174,7 @@ How long it takes (medians)
 
     #[test]
     fn json_is_version_one() {
-        let expected = r#"{"v":1,"store":"file:///x","healthy":false,"promises":{"order":{"is":"fifo","text":"in order"}},"findings":[{"severity":"ok","code":"file.x","text":"fine"},{"severity":"problem","code":"file.x","text":"bad\u001b"}],"times":{"open_us":1260,"round_us":52,"hand_over_us":2000000}}"#;
+        let expected = r#"{"v":1,"store":"file:///x","healthy":false,"promises":{"crash":{"is":"after_ttl","text":"later","latest":{"ttl_percent":150,"more_ms":2000}},"order":{"is":"fifo","text":"in order"}},"findings":[{"severity":"ok","code":"file.x","text":"fine"},{"severity":"problem","code":"file.x","text":"bad\u001b"}],"times":{"open_us":1260,"round_us":52,"hand_over_us":2000000}}"#;
         assert_eq!(json::to_line(&Report::of(&sample())), expected);
     }
 }

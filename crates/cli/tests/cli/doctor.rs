@@ -83,20 +83,28 @@ fn a_damaged_ledger_is_a_problem_by_name() {
 }
 
 #[test]
-fn a_store_that_cannot_be_opened_is_its_error() {
+fn a_url_that_is_wrong_is_an_error_and_a_store_that_cannot_be_used_a_report() {
     let lab = Lab::new();
     std::fs::write(lab.dir.join("plain"), "").unwrap();
-    let refused = |dir: &str, code: i32| {
+    let look = |dir: &str| {
         let url = format!("file://{}/{dir}", lab.dir.display());
         let out = bramah(&["doctor", "--json", "--engine", &url]).output().unwrap();
-        let said = text(&out.stderr);
-        assert_eq!((out.status.code(), text(&out.stdout)), (Some(code), String::new()), "{said}");
-        assert!(said.lines().count() == 1 && said.contains(dir), "{said}");
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
     };
-    refused("plain/store", 64);
+    let (code, page, said) = look("plain/store");
+    assert_eq!((code, page), (Some(64), String::new()), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("plain/store"), "{said}");
     std::fs::create_dir(lab.dir.join("foreign")).unwrap();
     std::fs::write(lab.dir.join("foreign/format"), "something else\n").unwrap();
-    refused("foreign", 65);
+    let (code, page, said) = look("foreign");
+    assert_eq!((code, said), (Some(65), String::new()), "{page}");
+    let report: Value = serde_json::from_str(&page).unwrap();
+    assert_eq!(
+        (&report["v"], &report["healthy"], &report["times"]),
+        (&1.into(), &false.into(), &Value::Null)
+    );
+    assert_eq!(codes(&report, "problem"), ["store.corrupt"]);
+    assert!(report["findings"][0]["text"].as_str().unwrap().contains("foreign"), "{page}");
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn memory_ends_with_the_process_and_json_is_version_one() {
     let expected = concat!(
         r#"{"v":1,"store":"memory:","healthy":true,"promises":{"#,
         r#""crash":{"is":"after_ttl","text":"a lock is kept by a lease that its process renews: "#,
-        r#"after a crash it is free when the ttl is over"},"#,
+        r#"after a crash it is free when the ttl is over","latest":{"ttl_percent":100,"more_ms":2000}},"#,
         r#""detached":{"is":"no","text":"no: nothing here outlives the process"},"#,
         r#""excludes":{"is":"process","text":"the tasks of one process that share one connection"},"#,
         r#""fence":{"is":"clocked","text":"each is larger than the one before, also after the store "#,

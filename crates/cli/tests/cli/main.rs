@@ -9,6 +9,7 @@ mod busy;
 mod command;
 mod config;
 mod counting;
+mod crash;
 mod detached;
 mod doctor;
 mod etcd;

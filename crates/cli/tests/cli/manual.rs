@@ -1,6 +1,7 @@
 //! Help, man pages and completions: that they are as they were, that they agree, and that they are complete.
 
 mod bad_input;
+mod doctor;
 mod json;
 mod refusals;
 mod snapshot;

@@ -1,5 +1,6 @@
 //! What there is to know of servers before one trusts locks to them: plain facts, for a doctor to judge.
 
+mod cause;
 mod rights;
 
 use std::{sync::Arc, time::Duration};
@@ -7,7 +8,11 @@ use std::{sync::Arc, time::Duration};
 use bramah_core::{Clock, Error, ErrorKind, Result};
 use redis::{Cmd, ServerError, Value};
 
-pub use self::rights::{Missing, Proof, Purpose, Rights};
+pub(crate) use self::cause::Marker;
+pub use self::{
+    cause::{Cause, cause},
+    rights::{Missing, Proof, Purpose, Rights},
+};
 use crate::{
     config::{Config, Eviction, Layout, Replicas, Restart, Topology},
     driver::{Driver, Ear, Node},
@@ -20,6 +25,10 @@ use crate::{
 
 /// How often the time is asked for.
 const ROUNDS: usize = 7;
+
+/// What is asked for of a server's settings. None of them is secret.
+const SETTINGS: [&str; 7] =
+    ["CONFIG", "GET", "appendfsync", "save", "min-replicas-to-write", "bind", "protected-mode"];
 
 /// Servers as they were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +122,21 @@ pub struct Server {
     pub round_trip: Option<Duration>,
     /// What it says of its cluster.
     pub cluster: Option<Cluster>,
+    /// Who is let in.
+    pub access: Access,
     /// What we may do there.
     pub rights: Rights,
+}
+
+/// Who is let in by a server. What is `None` could not be found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Whether it lets clients in that say no password and show no certificate.
+    pub open: Option<bool>,
+    /// The addresses that it listens on: `bind`.
+    pub bind: Option<String>,
+    /// Whether it refuses clients of other machines while it has no password: `protected-mode`.
+    pub protected: Option<bool>,
 }
 
 /// How a server's wall clock differs from ours.
@@ -216,13 +238,17 @@ impl Found {
 async fn server(network: &Network, config: &Config, node: &Node) -> Result<Server> {
     let asker = Asker { network, node, config };
     let info = asker.text(&["INFO"]).await?.map(|text| Info::read(&text)).unwrap_or_default();
-    let settings = asker.pairs(&["CONFIG", "GET", "appendfsync", "save", "min-replicas-to-write"]).await?;
+    if info.get("redis_mode") == Some("sentinel") {
+        return Err(is_sentinel(config, &node.0, &info));
+    }
+    let settings = asker.pairs(&SETTINGS).await?;
     let cluster = match network.is_cluster() {
         true => asker.text(&["CLUSTER", "INFO"]).await?.map(|text| Info::read(&text)),
         false => None,
     };
     let (clock, round_trip) = asker.clock().await?;
     let rights = rights::of(&asker).await?;
+    let open = is_open(config, node).await;
     let number = |key: &str| info.get(key).and_then(|text| text.parse::<u64>().ok());
     let setting = |key: &str| settings.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
     let well = |key: &str| info.get(key).map(|word| word == "ok");
@@ -247,8 +273,49 @@ async fn server(network: &Network, config: &Config, node: &Node) -> Result<Serve
         clock,
         round_trip,
         cluster: cluster.as_ref().map(read_cluster),
+        access: Access {
+            open,
+            bind: setting("bind").map(|bind| clean(&bind)),
+            protected: setting("protected-mode").map(|word| word == "yes"),
+        },
         rights,
     })
+}
+
+/// Whether the server lets in who says no password: we are, or it is tried.
+async fn is_open(config: &Config, node: &Node) -> Option<bool> {
+    if config.tls.as_ref().is_some_and(|tls| tls.identity.is_some()) {
+        return None;
+    }
+    let Config { user, password, password_file, .. } = config;
+    if user.is_none() && password.is_none() && password_file.is_none() {
+        return Some(true);
+    }
+    let nobody_in_particular = Config { user: None, password: None, password_file: None, ..config.clone() };
+    let ears = nobody();
+    let network = Network::new(&nobody_in_particular, Arc::downgrade(&ears)).ok()?;
+    match network.ask(node, command(&["PING"]), config.timeout).await {
+        Ok(_) => Some(true),
+        // It was let in all the same.
+        Err(error) if is_refused(&error) => Some(true),
+        Err(error) if error.kind() == ErrorKind::Denied => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// A sentinel knows where masters are, and keeps no data.
+fn is_sentinel(config: &Config, address: &str, info: &Info) -> Error {
+    let field = |text: &str| text.split(',').find_map(|part| part.strip_prefix("name=").map(clean));
+    let service = info.get("master0").and_then(field).unwrap_or_else(|| "SERVICE".to_owned());
+    let scheme = if config.tls.is_some() { "rediss" } else { "redis" };
+    Error::caused(
+        ErrorKind::Unsupported,
+        format!(
+            "{address} is a sentinel, which keeps no locks; use {scheme}+sentinel://{address}/{service}, with the other sentinels \
+             behind commas"
+        ),
+        Marker(Cause::Sentinel),
+    )
 }
 
 /// What the server is called, by what it says of itself.

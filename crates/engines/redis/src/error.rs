@@ -44,7 +44,10 @@ pub(crate) fn from_server(error: &ServerError, address: &str) -> Error {
             format!("redis at {address} wants a password; give one in the url or as password_file"),
         ),
         "WRONGPASS" => {
-            (ErrorKind::Denied, format!("redis at {address} does not accept the user or password: {said}"))
+            let text = format!(
+                "redis at {address} does not accept the user or password ({said}); check both, in the url or the password_file"
+            );
+            (ErrorKind::Denied, text)
         }
         "NOPERM" => (
             ErrorKind::Denied,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bramah_redis::{
     Eviction, Layout, Replicas,
-    checkup::{Facts, Failover, Offset, Proof, Rights, Server},
+    checkup::{Access, Facts, Failover, Offset, Proof, Rights, Server},
 };
 
 use super::{Severity, judge};
@@ -27,7 +27,13 @@ pub(super) fn server() -> Server {
         clock: Some(Offset { server_us: 1_800_000_000_000_000, ahead_us: -40, within_us: 100 }),
         round_trip: Some(Duration::from_micros(90)),
         cluster: None,
-        rights: Rights { user: Some("default".into()), proof: Proof::Asked, missing: Vec::new() },
+        access: Access { open: Some(false), bind: Some("127.0.0.1".into()), protected: Some(true) },
+        rights: Rights {
+            user: Some("default".into()),
+            proof: Proof::Asked,
+            missing: Vec::new(),
+            untried: Vec::new(),
+        },
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Rights {
     pub proof: Proof,
     /// What the user lacks.
     pub missing: Vec<Missing>,
+    /// Rules that may be missing as well: they could neither be asked for nor tried.
+    pub untried: Vec<String>,
 }
 
 /// How rights are known.
@@ -54,6 +56,10 @@ pub enum Purpose {
     Watch,
 }
 
+/// A script that does nothing, and its SHA-1.
+const NOTHING: &str = "return 1";
+const NOTHING_SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+
 /// One right and how to find out about it.
 struct Trial {
     purpose: Purpose,
@@ -69,18 +75,23 @@ struct Trial {
 pub(super) async fn of(asker: &Asker<'_>) -> Result<Rights> {
     let trials = trials(asker)?;
     let user = asker.text(&["ACL", "WHOAMI"]).await?.map(|user| clean(&user));
-    let mut missing = Vec::new();
+    let (mut missing, mut untried) = (Vec::new(), Vec::new());
     let mut proof = if user.is_some() { Proof::Asked } else { Proof::Tried };
     for trial in &trials {
-        let refusal = match (proof, &user) {
-            (Proof::Asked, Some(user)) => match dry_run(asker, user, trial).await? {
-                Some(answer) => answer,
-                None => {
-                    proof = Proof::Tried;
-                    tried(asker, trial).await?
+        let asked = match (proof, &user) {
+            (Proof::Asked, Some(user)) => dry_run(asker, user, trial).await?,
+            _ => None,
+        };
+        let refusal = match asked {
+            Some(answer) => answer,
+            None => {
+                proof = Proof::Tried;
+                if !can_be_tried(trial, &missing) {
+                    untried.push(format!("+{}", trial.command));
+                    continue;
                 }
-            },
-            _ => tried(asker, trial).await?,
+                tried(asker, trial).await?
+            }
         };
         if let Some(said) = refusal {
             let (rule, purpose) = (rule(&said, trial), trial.purpose);
@@ -90,7 +101,7 @@ pub(super) async fn of(asker: &Asker<'_>) -> Result<Rights> {
             }
         }
     }
-    Ok(Rights { user, proof, missing })
+    Ok(Rights { user, proof, missing, untried })
 }
 
 /// What the server says against it, if it would; the outer `None` if that may not be asked.
@@ -101,6 +112,16 @@ async fn dry_run(asker: &Asker<'_>, user: &str, trial: &Trial) -> Result<Option<
     Ok(Some(text(&answer).filter(|said| said != "OK")))
 }
 
+/// Whether sending it tells. A connection that hears of the end of a subscription that it did not ask for is given up, and a
+/// script that could not be loaded cannot be called.
+fn can_be_tried(trial: &Trial, missing: &[Missing]) -> bool {
+    match trial.command {
+        "unsubscribe" => false,
+        "evalsha" => !missing.iter().any(|missing| missing.rule == "+script|load"),
+        _ => true,
+    }
+}
+
 /// What the server says against it, if it does.
 async fn tried(asker: &Asker<'_>, trial: &Trial) -> Result<Option<String>> {
     let words: Vec<&str> = trial.words.iter().map(String::as_str).collect();
@@ -108,10 +129,11 @@ async fn tried(asker: &Asker<'_>, trial: &Trial) -> Result<Option<String>> {
     let slot = trial.place.as_ref().map_or(0, |place| place.slot);
     let answer = match (trial.command, &*words) {
         ("subscribe" | "ssubscribe", [_, channel]) => network.listen(slot, (*channel).into(), patience).await,
-        // What is not answered by one answer, or only means something after another, comes to light with its neighbour.
-        ("unsubscribe" | "sunsubscribe" | "client|caching", _) => return Ok(None),
-        // A script by a hash that no script has would be looked for in vain.
-        ("evalsha", _) => return Ok(None),
+        // Of the script that was loaded before, on the node where it was. Its keys are tried by other commands.
+        ("evalsha", _) => {
+            network.ask(asker.node, command(&["EVALSHA", NOTHING_SHA, "0"]), patience).await.map(drop)
+        }
+        // Rights are looked at first; that tracking is off is said after that.
         _ => {
             let cmd = command(&words);
             let sent = match trial.place {
@@ -224,9 +246,9 @@ fn trials(asker: &Asker<'_>) -> Result<Vec<Trial>> {
         };
         all.push(Trial { purpose, command, words, pattern, place: place.cloned() });
     };
-    let (line, sha) = (Some(&lock), "0000000000000000000000000000000000000000");
-    need(Purpose::Lock, "evalsha", line, &[sha, "1", &lock.key]);
-    need(Purpose::Lock, "script|load", None, &["return 1"]);
+    let line = Some(&lock);
+    need(Purpose::Lock, "script|load", None, &[NOTHING]);
+    need(Purpose::Lock, "evalsha", line, &[NOTHING_SHA, "1", &lock.key]);
     need(Purpose::Lock, "time", None, &[]);
     need(Purpose::Lock, "set", line, &["1", "PX", "1000"]);
     need(Purpose::Lock, "set", Some(&member), &["1", "PX", "1000"]);

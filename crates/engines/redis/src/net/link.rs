@@ -17,7 +17,11 @@ use super::{
     wire::{Tap, Wire},
     within::within,
 };
-use crate::{config::Address, driver::Ear};
+use crate::{
+    checkup::{Cause, Marker},
+    config::Address,
+    driver::Ear,
+};
 
 /// The shortest and the longest time between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
@@ -192,11 +196,12 @@ impl Link {
             if let Place::Service(sentinels) = &self.place {
                 sentinels.doubt();
             }
-            return Err(Error::new(
+            return Err(Error::caused(
                 ErrorKind::Unavailable,
                 format!(
                     "redis at {address} is a replica and takes no writes; point the url at the master, or at its sentinels"
                 ),
+                Marker(Cause::Replica),
             ));
         }
         if let Some(peers) = &self.hub.asked {
