@@ -51,7 +51,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
             wait::refuse_own(store, &name, &inside).await?;
             wait::wait(store, &name, patience, busy_code, talk).await
         }
-        Task::Watch { scope } => watch::watch(store, &scope).await,
+        Task::Watch { scope, form } => watch::watch(store, &scope, form).await,
         Task::Revoke { name, tag, form } => revoke::revoke(store, &name, tag, form).await,
         Task::Break { name, tag, reason, owner, form } => {
             break_hold::break_hold(store, &name, tag, &reason, owner, form).await

@@ -21,7 +21,7 @@ fn a_healthy_store_is_0_and_nothing_is_left_in_it() {
     let out = lab.output(&["doctor", "--json"]);
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()), "{}", text(&out.stdout));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!((&report["v"], &report["healthy"]), (&1.into(), &true.into()));
+    assert_eq!((&report["v"], &report["healthy"]), (&2.into(), &true.into()));
     assert_eq!(report["store"], lab.url());
     assert_eq!(codes(&report, "problem"), [""; 0]);
     for (topic, word) in [
@@ -100,11 +100,11 @@ fn a_store_that_cannot_be_opened_is_its_error() {
 }
 
 #[test]
-fn memory_ends_with_the_process_and_json_is_version_one() {
+fn memory_ends_with_the_process_and_json_is_version_two() {
     let out = bramah(&["doctor", "--json", "--engine", "memory:"]).output().unwrap();
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
     let expected = concat!(
-        r#"{"v":1,"store":"memory:","healthy":true,"promises":{"#,
+        r#"{"v":2,"store":"memory:","healthy":true,"promises":{"#,
         r#""crash":{"is":"after_ttl","text":"a lock is kept by a lease that its process renews: "#,
         r#"after a crash it is free when the ttl is over"},"#,
         r#""detached":{"is":"no","text":"no: nothing here outlives the process"},"#,
