@@ -56,7 +56,7 @@ fn page(lines: &[&LineView], room: Option<usize>) -> String {
     let mut heads = HEADS.to_vec();
     let mut rows: Vec<Vec<String>> = lines.iter().map(|line| row(line)).collect();
     // Of those who are well it says nothing that LEFT does not.
-    if !lines.iter().flat_map(|line| line.holders()).any(|place| holder::late(place).is_some()) {
+    if !lines.iter().flat_map(|line| line.holders()).any(holder::is_late) {
         heads.remove(RENEWED);
         rows.iter_mut().for_each(|row| drop(row.remove(RENEWED)));
     }

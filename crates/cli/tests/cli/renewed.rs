@@ -212,6 +212,10 @@ fn on_zookeeper_what_is_not_known_is_null() {
     assert_eq!(words, ["a", "held", "mutex", "bob", "-", "-", "0", "-"]);
     let out = shop.bramah(&["run", "-n", "a", "--", "true"]).output().unwrap();
     assert_eq!(text(&out.stderr), "bramah: a is busy: held by bob\n");
+    // A permit has a node of its own, which is made at its grant.
+    let _permit = shop.hold("b", &["--slots", "2"]);
+    let permit = shop.holder("b");
+    assert!(ms(&permit, "held_ms") < 60_000 && permit["age_ms"].is_null(), "{permit}");
 }
 
 /// A process that is stopped is known to be, where it is one of this machine; a lock that was left has a ttl.

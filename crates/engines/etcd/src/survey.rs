@@ -153,7 +153,7 @@ impl Inner {
         let health = Health::Unknown;
         let (left, renewed) = (life.map(|life| life.left), life.map(|life| life.renewed));
         let Some(value) = &place.value else {
-            let claim = Arc::new(foreign(name, capacity, place));
+            let claim = Arc::new(foreign(name, capacity, place, life));
             // etcd keeps no times.
             let state = match is_held {
                 true => PlaceState::Held { fence: None, since: None },
@@ -185,6 +185,7 @@ impl Inner {
 /// What is known of a lease.
 #[derive(Clone, Copy)]
 struct Life {
+    ttl: Duration,
     left: Duration,
     /// How long ago it was last kept alive.
     renewed: Duration,
@@ -194,14 +195,14 @@ impl Life {
     /// etcd counts in whole seconds and rounds down what is left: it was kept alive up to a second later than the difference
     /// says. Nobody is to be taken for late who is not.
     fn of(left: i64, granted: i64) -> Self {
-        let left = left.unsigned_abs();
-        let renewed = granted.unsigned_abs().saturating_sub(left).saturating_sub(1);
-        Self { left: Duration::from_secs(left), renewed: Duration::from_secs(renewed) }
+        let [ttl, left] = [granted, left].map(|seconds| Duration::from_secs(seconds.unsigned_abs()));
+        let renewed = ttl.saturating_sub(left).saturating_sub(Duration::from_secs(1));
+        Self { ttl, left, renewed }
     }
 }
 
 /// A key of another program, as a claim.
-fn foreign(name: &Name, capacity: u32, place: &Place) -> Claim {
+fn foreign(name: &Name, capacity: u32, place: &Place, life: Option<Life>) -> Claim {
     let said = String::from_utf8_lossy(&place.kv.value);
     let said: String = said.chars().take(200).flat_map(char::escape_debug).collect();
     let what = format!("not bramah: lease {:x}", place.kv.lease);
@@ -214,8 +215,21 @@ fn foreign(name: &Name, capacity: u32, place: &Place) -> Claim {
         wait: Wait::Line,
         again: true,
         floor: None,
-        ttl: Duration::from_secs(60),
+        // As etcdctl has it unless it is told otherwise.
+        ttl: life.map_or(Duration::from_secs(60), |life| life.ttl),
         lease: None,
         note: note.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_not_taken_for_older_than_it_is() {
+        let renewed = |left, granted| Life::of(left, granted).renewed.as_secs();
+        // etcd says 12 from the first moment on.
+        assert_eq!((renewed(13, 13), renewed(12, 13), renewed(4, 13), renewed(20, 13)), (0, 0, 8, 0));
     }
 }

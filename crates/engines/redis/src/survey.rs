@@ -399,3 +399,59 @@ async fn introduce<D: Driver>(protocol: &Protocol<D>, lines: &mut [LineView]) ->
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Duration = Duration::from_secs(5);
+
+    fn seen() -> Seen<'static> {
+        Seen {
+            now_ms: 1_800_000_000_000,
+            kind: "zset".into(),
+            content: &Value::Nil,
+            left_ms: None,
+            record: None,
+        }
+    }
+
+    /// A claim with a ttl of 30 s that was granted so long ago, and has so much left; the fence may be told to be ahead.
+    fn held(granted_ago_ms: i64, left_ms: u64, grant: Grant) -> PlaceView {
+        let name = Name::new("a").unwrap();
+        let claim = strange(&name, b"x", Duration::from_secs(30));
+        let at_ms = u64::try_from(1_800_000_000_000 - granted_ago_ms).unwrap();
+        seen().held(claim, Some(Fence::new(at_ms * 1000)), Some(Duration::from_millis(left_ms)), grant)
+    }
+
+    fn times(place: &PlaceView) -> (Option<u128>, Option<u128>) {
+        (place.held_for().map(|time| time.as_millis()), place.renewed.map(|time| time.as_millis()))
+    }
+
+    #[test]
+    fn a_hold_is_as_old_as_its_fence_and_renewed_when_its_expiry_was_set() {
+        assert_eq!(times(&held(60_000, 21_000, Grant::MayBePushed)), (Some(60_000), Some(9_000)));
+        assert_eq!(times(&held(60_000, 1_000, Grant::MayBePushed)), (Some(60_000), Some(29_000)));
+        // One that was never renewed; fences run ahead of the time a little.
+        assert_eq!(times(&held(28_980, 1_000, Grant::MayBePushed)), (Some(29_000), Some(29_000)));
+        assert_eq!(held(60_000, 21_000, Grant::AtEntry).age, None, "when it entered is forgotten");
+    }
+
+    #[test]
+    fn a_pushed_grant_that_is_not_confirmed_is_no_old_renewal() {
+        assert_eq!(times(&held(1_000, 4_000, Grant::MayBePushed)), (Some(1_000), Some(1_000)));
+        assert_eq!(times(&held(28_000, 2_000, Grant::AtEntry)), (Some(28_000), Some(28_000)));
+        // A fence that was raised above the clock tells nothing.
+        assert_eq!(times(&held(-9_000, 4_000, Grant::MayBePushed)), (None, None));
+        assert_eq!(times(&held(-9_000, 21_000, Grant::MayBePushed)), (None, Some(9_000)));
+    }
+
+    #[test]
+    fn a_fixed_lease_and_a_key_without_an_expiry_are_not_renewed() {
+        let name = Name::new("a").unwrap();
+        let claim = strange(&name, b"x", KEPT);
+        let fixed = Claim { lease: Some(KEPT), ..claim.clone() };
+        assert_eq!(seen().held(fixed, None, Some(KEPT), Grant::AtEntry).renewed, None);
+        assert_eq!(times(&seen().held(claim, None, None, Grant::AtEntry)), (None, None));
+    }
+}
