@@ -71,7 +71,7 @@ pub(crate) enum Verb {
     Show(Show),
     /// Wait until nobody holds a lock
     Wait(WaitFor),
-    /// Print what happens to locks, a line of JSON each
+    /// Print what happens to locks, a line each
     Watch(Watch),
     /// Ask those who hold a lock to let go
     Revoke(Revoke),
@@ -235,6 +235,9 @@ pub(crate) struct WaitFor {
 pub(crate) struct Watch {
     /// Only this lock and those below it
     pub(crate) prefix: Option<String>,
+    /// One JSON object a line, also on a terminal
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Flags)]

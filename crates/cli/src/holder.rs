@@ -1,10 +1,13 @@
 //! Words about who holds a lock.
 
-use bramah::{Health, LineView, PlaceState, PlaceView, SessionId, line::WHOLE};
+use std::time::Duration;
+
+use bramah::{Health, LineView, PlaceView, SessionId, line::WHOLE};
 
 use crate::{say::clean, span};
 
-/// `held 12m04s by ana@ci-7:812 ("hotfix 1.4.2")`, of those who hold `line` the one that has it longest.
+/// `held 12m04s by ana@ci-7:812 ("hotfix 1.4.2")`, of those who hold `line` the one that has it longest. How long is left out
+/// where the store does not know.
 pub(crate) fn holder(line: &LineView) -> Option<String> {
     let first = line.holders().next()?;
     let others = match line.holders().count() - 1 {
@@ -12,11 +15,12 @@ pub(crate) fn holder(line: &LineView) -> Option<String> {
         1 => " and 1 other".to_owned(),
         n => format!(" and {n} others"),
     };
-    Some(format!("held {} by {}{}{others}", span::write(held(first)), owner(first), why(first)))
+    let held = first.held_for().map_or_else(String::new, |held| format!(" {}", span::write(held)));
+    Some(format!("held{held} by {}{}{others}", owner(first), why(first)))
 }
 
 /// ` (job 8812: "hotfix 1.4.2")`, as far as that is known.
-fn why(place: &PlaceView) -> String {
+pub(crate) fn why(place: &PlaceView) -> String {
     let labels = place.about.iter().flat_map(|about| &about.labels);
     let job = labels.filter(|(key, _)| &**key == "job").map(|(_, job)| format!("job {}", clean(job))).next();
     match (job, &*place.claim.note) {
@@ -78,12 +82,15 @@ pub(crate) fn owner(place: &PlaceView) -> String {
     place.about.as_ref().map_or_else(|| "somebody unknown".to_owned(), |about| clean(&about.owner))
 }
 
-/// How long it has been held.
-pub(crate) fn held(place: &PlaceView) -> std::time::Duration {
-    match place.state {
-        PlaceState::Held { since, .. } => since,
-        PlaceState::Waiting => std::time::Duration::ZERO,
-    }
+/// Whether a holder was last renewed longer ago than it should be. One that is well renews every third of its ttl, so after two
+/// thirds at least one renewal is missing.
+pub(crate) fn is_late(place: &PlaceView) -> bool {
+    place.is_held() && place.renewed.is_some_and(|renewed| renewed > place.claim.ttl / 3 * 2)
+}
+
+/// `21.4s ago`
+pub(crate) fn ago(time: Duration) -> String {
+    format!("{} ago", span::write(time))
 }
 
 /// How a place takes its lock.
@@ -119,7 +126,7 @@ fn ordinal(n: usize) -> String {
 mod tests {
     use super::*;
     use crate::sample::{line, place};
-    use bramah::line::WHOLE;
+    use bramah::{PlaceState, line::WHOLE};
 
     #[test]
     fn a_busy_lock_says_who_has_it_since_when_why_and_who_waits() {
@@ -150,6 +157,23 @@ mod tests {
             "held 3.0s by ana@ci-7:1 (job 8812), who is stopped (SIGSTOP): the lock stays with it until it continues \
              or ends; you are 2nd in line"
         );
+    }
+
+    #[test]
+    fn a_hold_of_unknown_length_is_held_all_the_same() {
+        let mut place = place(1, 1).held(3);
+        place.0.state = PlaceState::Held { fence: None, since: None };
+        assert_eq!(holder(&line(1, [place])).unwrap(), "held by ana@ci-7:1 (job 8812)");
+    }
+
+    #[test]
+    fn who_was_not_renewed_for_two_thirds_of_its_ttl_is_late() {
+        let held = || place(1, 1).held(60);
+        assert!(!is_late(&held().silent(20).0) && is_late(&held().silent(21).0));
+        assert!(!is_late(&place(1, 1).silent(21).0), "it waits");
+        let mut unknown = held();
+        unknown.0.renewed = None;
+        assert!(!is_late(&unknown.0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The stable form of what is listed: version 1. Fields may be added; none changes its meaning.
+//! The stable form of what is printed, which `docs/json.md` describes. Fields may be added; none changes its meaning.
 //!
-//! Times are ages in milliseconds, so that no clocks have to agree. Ids are tags: they name a claim and give no
-//! power over it.
+//! Every object of a kind has all of its fields: what is not known, or does not apply, is null. Times are ages in
+//! milliseconds, so that no clocks have to agree. Ids are tags: they name a claim and give no power over it.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,9 @@ use bramah::{Broken, LineView, Name, PlaceState, PlaceView, Tag, line::WHOLE};
 use serde::Serialize;
 
 use crate::{event, holder, span::ms};
+
+/// The version of all that is printed: another one if a field is renamed, removed or given another meaning.
+pub(crate) const VERSION: u32 = 2;
 
 /// One lock.
 #[derive(Debug, Serialize)]
@@ -27,7 +30,6 @@ pub(crate) struct Lock<'a> {
 
 #[derive(Debug, Serialize)]
 struct Place<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
     id: String,
     owner: Option<&'a str>,
@@ -37,10 +39,10 @@ struct Place<'a> {
     labels: BTreeMap<&'a str, &'a str>,
     mode: &'static str,
     permits: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     held_ms: Option<u64>,
-    age_ms: u64,
+    age_ms: Option<u64>,
     ttl_left_ms: Option<u64>,
+    renewed_ago_ms: Option<u64>,
     health: &'static str,
 }
 
@@ -59,7 +61,7 @@ impl<'a> Lock<'a> {
         let waiters = line.waiters().enumerate().map(|(index, place)| (Some(index + 1), place));
         let holders: Vec<_> = line.holders().map(|holder| (None, holder)).map(place).collect();
         Self {
-            v: 1,
+            v: VERSION,
             name: line.name.as_str(),
             state: match (holders.is_empty(), line.places.is_empty()) {
                 (false, _) => "held",
@@ -79,7 +81,7 @@ impl<'a> Lock<'a> {
     /// A lock that nobody holds or waits for.
     pub(crate) fn free(name: &'a Name, store: &'a str) -> Self {
         Self {
-            v: 1,
+            v: VERSION,
             name: name.as_str(),
             state: "free",
             mode: None,
@@ -107,9 +109,10 @@ impl<'a> Place<'a> {
             labels: labels.unwrap_or_default(),
             mode: holder::mode(capacity, place),
             permits: slots(capacity).map(|_| place.claim.weight),
-            held_ms: place.is_held().then(|| ms(holder::held(place))),
-            age_ms: ms(place.age),
+            held_ms: place.held_for().map(ms),
+            age_ms: place.age.map(ms),
             ttl_left_ms: place.left.map(ms),
+            renewed_ago_ms: place.renewed.map(ms),
             health: holder::health(place),
         }
     }
@@ -221,7 +224,7 @@ impl<'a> Breaking<'a> {
             holders.into_iter().map(|place| Place::of(line.capacity, place, None))
         });
         Self {
-            v: 1,
+            v: VERSION,
             name: name.as_str(),
             id: tag.to_string(),
             broken,
@@ -249,12 +252,9 @@ pub(crate) struct Event<'a> {
     permits: Option<u32>,
     fence: Option<u64>,
     /// At an end: until it was seen to be gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     held_ms: Option<u64>,
-    age_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    age_ms: Option<u64>,
     by: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     break_reason: Option<&'a str>,
     store: &'a str,
 }
@@ -264,7 +264,7 @@ impl<'a> Event<'a> {
         let place = Place::of(event.capacity, event.place, None);
         let cause = event.broken.map(|broken| &*broken.cause);
         Self {
-            v: 1,
+            v: VERSION,
             at,
             event: event.what.word(),
             name: event.name.as_str(),
@@ -278,7 +278,7 @@ impl<'a> Event<'a> {
             permits: place.permits,
             fence: fence(event.place),
             held_ms: place.held_ms.map(|held| held + ms(event.ago)),
-            age_ms: place.age_ms + ms(event.ago),
+            age_ms: place.age_ms.map(|age| age + ms(event.ago)),
             by: cause.map(|cause| &*cause.by),
             break_reason: cause.map(|cause| &*cause.reason),
             store,
@@ -288,7 +288,7 @@ impl<'a> Event<'a> {
 
 /// One line. Nothing here can fail to be written: the keys are text and the numbers are finite.
 pub(crate) fn to_line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"v\":1,\"error\":\"{error}\"}}"))
+    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"v\":{VERSION},\"error\":\"{error}\"}}"))
 }
 
 pub(crate) fn fence(place: &PlaceView) -> Option<u64> {
@@ -309,13 +309,23 @@ mod tests {
     use crate::sample::{line, place};
 
     #[test]
-    fn a_lock_in_version_one() {
+    fn a_lock_in_version_two() {
         let line = line(1, [place(7, 1).held(3).note("hot\nfix"), place(8, 1)]);
         let tag = |index: usize| line.places[index].claim.id.tag();
-        let expected = r#"{"v":1,"name":"deploy/prod","state":"held","mode":"mutex","slots":1,"fence":4127,"holders":[{"id":"TAG0","owner":"ana@ci-7:7","host":"ci-7","pid":7,"reason":"hot\nfix","labels":{"job":"8812"},"mode":"mutex","permits":1,"held_ms":3000,"age_ms":7000,"ttl_left_ms":21400,"health":"running"}],"waiters":[{"position":1,"id":"TAG1","owner":"ana@ci-7:8","host":"ci-7","pid":8,"reason":"","labels":{"job":"8812"},"mode":"mutex","permits":1,"age_ms":8000,"ttl_left_ms":21400,"health":"running"}],"broken":null,"store":"memory:"}"#
+        let expected = r#"{"v":2,"name":"deploy/prod","state":"held","mode":"mutex","slots":1,"fence":4127,"holders":[{"position":null,"id":"TAG0","owner":"ana@ci-7:7","host":"ci-7","pid":7,"reason":"hot\nfix","labels":{"job":"8812"},"mode":"mutex","permits":1,"held_ms":3000,"age_ms":7000,"ttl_left_ms":21400,"renewed_ago_ms":8600,"health":"running"}],"waiters":[{"position":1,"id":"TAG1","owner":"ana@ci-7:8","host":"ci-7","pid":8,"reason":"","labels":{"job":"8812"},"mode":"mutex","permits":1,"held_ms":null,"age_ms":8000,"ttl_left_ms":21400,"renewed_ago_ms":8600,"health":"running"}],"broken":null,"store":"memory:"}"#
             .replace("TAG0", &tag(0).to_string())
             .replace("TAG1", &tag(1).to_string());
         assert_eq!(to_line(&Lock::of(&line, "memory:")), expected);
+    }
+
+    #[test]
+    fn what_a_store_does_not_know_is_null() {
+        let mut place = place(7, 1).held(3);
+        place.0.state = PlaceState::Held { fence: None, since: None };
+        (place.0.age, place.0.left, place.0.renewed, place.0.about) = (None, None, None, None);
+        let json = to_line(&Lock::of(&line(1, [place]), "memory:"));
+        let nulls = r#""held_ms":null,"age_ms":null,"ttl_left_ms":null,"renewed_ago_ms":null"#;
+        assert!(json.contains(nulls) && json.contains(r#""owner":null,"host":null,"pid":null"#), "{json}");
     }
 
     #[test]
@@ -325,7 +335,7 @@ mod tests {
         let name = Name::new("a").unwrap();
         assert_eq!(
             to_line(&Lock::free(&name, "memory:")),
-            r#"{"v":1,"name":"a","state":"free","mode":null,"slots":null,"fence":null,"holders":[],"waiters":[],"broken":null,"store":"memory:"}"#
+            r#"{"v":2,"name":"a","state":"free","mode":null,"slots":null,"fence":null,"holders":[],"waiters":[],"broken":null,"store":"memory:"}"#
         );
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Task {
     Ls { scope: Scope, form: Form },
     Show { name: Name, form: Form },
     Wait { name: Name, patience: Patience, busy_code: u8, talk: Talk, inside: Vec<Tag> },
-    Watch { scope: Scope },
+    Watch { scope: Scope, form: Form },
     Revoke { name: Name, tag: Option<Tag>, form: Form },
     Break { name: Name, tag: Tag, reason: String, owner: Option<String>, form: Form },
     Doctor { form: Form },
@@ -180,7 +180,9 @@ impl Task {
                 let (talk, inside) = (loudness(wait.quiet, false), env.inside.clone());
                 Self::Wait { name, patience, busy_code, talk, inside }
             }
-            Verb::Watch(watch) => Self::Watch { scope: settings.scope(watch.prefix.as_deref())? },
+            Verb::Watch(watch) => {
+                Self::Watch { scope: settings.scope(watch.prefix.as_deref())?, form: form(watch.json) }
+            }
             Verb::Revoke(args) => Self::Revoke {
                 name: settings.name(&args.name)?,
                 tag: args.id.map(|id| id.parse()).transpose()?,

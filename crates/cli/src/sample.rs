@@ -31,8 +31,9 @@ pub(crate) fn place(session: u32, weight: u32) -> Place {
         claim: Arc::new(claim),
         about: Some(Arc::new(about)),
         state: PlaceState::Waiting,
-        age: Duration::from_secs(session.into()),
+        age: Some(Duration::from_secs(session.into())),
         left: Some(Duration::from_millis(21_400)),
+        renewed: Some(Duration::from_millis(8_600)),
         health: Health::Running,
     })
 }
@@ -40,7 +41,14 @@ pub(crate) fn place(session: u32, weight: u32) -> Place {
 impl Place {
     pub(crate) fn held(mut self, seconds: u64) -> Self {
         self.0.state =
-            PlaceState::Held { fence: Some(Fence::new(4127)), since: Duration::from_secs(seconds) };
+            PlaceState::Held { fence: Some(Fence::new(4127)), since: Some(Duration::from_secs(seconds)) };
+        self
+    }
+
+    /// Not renewed for so long, of a ttl of 30 s.
+    pub(crate) fn silent(mut self, seconds: u64) -> Self {
+        let renewed = Duration::from_secs(seconds);
+        (self.0.renewed, self.0.left) = (Some(renewed), Some(self.0.claim.ttl.saturating_sub(renewed)));
         self
     }
 

@@ -8,6 +8,11 @@ pub(crate) fn now() -> String {
     write(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
+/// `18:40:00Z` of such a text.
+pub(crate) fn time_of_day(stamp: &str) -> String {
+    format!("{}Z", stamp.get(11..19).unwrap_or(stamp))
+}
+
 /// RFC 3339 with milliseconds, in UTC.
 fn write(since_1970: Duration) -> String {
     let seconds = since_1970.as_secs();

@@ -1,4 +1,4 @@
-//! Who may read from the terminal: only its foreground process group; the others are stopped when they try.
+//! How wide the terminal is, and who may read from it: only its foreground process group; the others are stopped when they try.
 
 use std::os::fd::OwnedFd;
 
@@ -7,8 +7,19 @@ use rustix::{
     fs::{FileType, Mode, OFlags, fstat, open},
     process::{Pid, getpgrp},
     stdio::stdout,
-    termios::{tcgetpgrp, tcsetpgrp},
+    termios::{isatty, tcgetpgrp, tcgetwinsize, tcsetpgrp},
 };
+
+/// How many columns there are for tables: those of the terminal that stdout is, unless `COLUMNS` says otherwise. What is not
+/// read on a terminal may be as wide as it likes.
+pub(crate) fn columns() -> Option<usize> {
+    if !isatty(stdout()) {
+        return None;
+    }
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let found = || tcgetwinsize(stdout()).ok().map(|size| usize::from(size.ws_col));
+    told.or_else(found).filter(|columns| *columns > 0)
+}
 
 /// Where a command is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

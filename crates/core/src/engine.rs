@@ -252,10 +252,13 @@ pub struct PlaceView {
     pub about: Option<Arc<About>>,
     /// Whether it is held.
     pub state: PlaceState,
-    /// How long ago it entered.
-    pub age: Duration,
-    /// How long it will live without a renewal; `None` where that does not depend on time.
+    /// How long ago it entered the line; `None` where the store does not know.
+    pub age: Option<Duration>,
+    /// How long it will live without a renewal; `None` where that does not depend on time, or is not known.
     pub left: Option<Duration>,
+    /// How long ago its time was last extended: by a renewal, or else by its entry or its grant. A process that is well
+    /// renews every third of its ttl. `None` where the store does not know, and for a fixed lease, which is never renewed.
+    pub renewed: Option<Duration>,
     /// What is known of its process.
     pub health: Health,
 }
@@ -267,8 +270,8 @@ pub enum PlaceState {
     Held {
         /// With this fence, if it is exclusive.
         fence: Option<Fence>,
-        /// For so long.
-        since: Duration,
+        /// For so long; `None` where the store does not know.
+        since: Option<Duration>,
     },
     /// It waits.
     Waiting,

@@ -1,6 +1,6 @@
 //! Who holds what, who waits, and how to end it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tracing::warn;
 
@@ -125,5 +125,13 @@ impl PlaceView {
     /// Whether it is held.
     pub fn is_held(&self) -> bool {
         matches!(self.state, PlaceState::Held { .. })
+    }
+
+    /// How long it has been held, if it is and the store knows.
+    pub fn held_for(&self) -> Option<Duration> {
+        match self.state {
+            PlaceState::Held { since, .. } => since,
+            PlaceState::Waiting => None,
+        }
     }
 }

@@ -92,6 +92,9 @@ Example:
   bramah wait deploy/prod -w 10m && echo \"the deploy is over\"";
 
 pub(super) const WATCH: &str = "\
+On a terminal the lines are for people, with times in UTC; elsewhere, and with --json, each is a
+JSON object.
+
 First what is held and who waits now (event \"held\", \"waiting\"), then what happens: acquired,
 released, expired, broken, waiting, gave_up, changed (a leader's value). Where the store sees a
 process end, its hold is released. Ends with the first signal, or when nobody reads. Changes that

@@ -56,12 +56,14 @@ async fn attempt(
             let fenced = !matches!(session.profile().fence, Fencing::None | Fencing::Volatile);
             say(&format!("{name}: {}", ended(line, place, &after, fenced)));
         }
-        (Form::Human, Some((_, place))) => say(&format!(
-            "{name}: {} ({tag}) is put out of the line, where it had waited for {}; if it still wants the lock, it \
-             stands at the end",
-            holder::owner(place),
-            span::write(place.age)
-        )),
+        (Form::Human, Some((_, place))) => {
+            let waited = place.age.map(|age| format!(", where it had waited for {}", span::write(age)));
+            say(&format!(
+                "{name}: {} ({tag}) is put out of the line{}; if it still wants the lock, it stands at the end",
+                holder::owner(place),
+                waited.unwrap_or_default()
+            ));
+        }
         (Form::Human, None) if broken => say(&format!("{name}: {tag} is broken")),
         (Form::Human, None) => say(&absent(name, tag, after?.as_ref())),
     }
@@ -86,10 +88,10 @@ fn ended(
         None => "who held it is not told, unless it was one of bramah's",
     };
     format!(
-        "the hold of {} ({}) is broken after {}; {then}{fence}; {learns}",
+        "the hold of {} ({}) is broken{}; {then}{fence}; {learns}",
         holder::owner(place),
         place.claim.id.tag(),
-        span::write(holder::held(place))
+        place.held_for().map_or_else(String::new, |held| format!(" after {}", span::write(held)))
     )
 }
 

@@ -31,7 +31,7 @@ pub(crate) async fn check(form: Form, talk: Talk) -> Result<Exit, Failure> {
         Form::Json => {
             let id = text("BRAMAH_ID");
             let check = json::Check {
-                v: 1,
+                v: json::VERSION,
                 name: &name,
                 id: id.as_deref(),
                 held: answer.held,

@@ -73,7 +73,7 @@ async fn tell(store: &Store, plan: &Lock, left: &Detached, fence: Option<Fence>)
     let text = match plan.form {
         Form::Human => left.id().to_string(),
         Form::Json => json::to_line(&json::Left {
-            v: 1,
+            v: json::VERSION,
             name: name.as_str(),
             handle: left.id().to_string(),
             id: left.id().tag().to_string(),
@@ -111,7 +111,7 @@ pub(crate) async fn renew(store: &Store, name: Name, handle: Handle, form: Form)
             }
         }
         Form::Json => emit_line(&json::Renewed {
-            v: 1,
+            v: json::VERSION,
             name: left.name().as_str(),
             id: left.id().tag().to_string(),
             ttl_ms: span::ms(ttl),
@@ -129,7 +129,7 @@ pub(crate) async fn unlock(store: &Store, name: Name, handle: Handle, form: Form
             say(&format!("{name} is not held by this handle: it ran out, or was released or broken"))
         }
         Form::Json => emit_line(&json::Unlocked {
-            v: 1,
+            v: json::VERSION,
             name: name.as_str(),
             id: left.id().tag().to_string(),
             released,

@@ -52,7 +52,7 @@ async fn on(store: &Store, task: Task) -> Result<Exit, Failure> {
         Task::Wait { name, patience, busy_code, talk, inside } => {
             wait::wait(store, &name, patience, busy_code, talk, &inside).await
         }
-        Task::Watch { scope } => watch::watch(store, &scope).await,
+        Task::Watch { scope, form } => watch::watch(store, &scope, form).await,
         Task::Revoke { name, tag, form } => revoke::revoke(store, &name, tag, form).await,
         Task::Break { name, tag, reason, owner, form } => {
             break_hold::break_hold(store, &name, tag, &reason, owner, form).await

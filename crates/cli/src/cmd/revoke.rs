@@ -37,17 +37,20 @@ async fn attempt(session: &Session, name: &Name, tag: Option<Tag>, form: Form) -
     match form {
         Form::Json => {
             let ids = asked.iter().map(|place| place.claim.id.tag().to_string()).collect();
-            let told = json::Revoking { v: 1, name: name.as_str(), asked: ids, store: session.store() };
+            let told =
+                json::Revoking { v: json::VERSION, name: name.as_str(), asked: ids, store: session.store() };
             emit(&(json::to_line(&told) + "\n"))?;
         }
         Form::Human if asked.is_empty() => say(&nobody(name, tag)),
         Form::Human => {
             for place in &asked {
+                let held =
+                    place.held_for().map(|held| format!(", who has held it for {},", span::write(held)));
                 say(&format!(
-                    "{name}: {} ({}), who has held it for {}, is asked to let go; whether it does is its own affair",
+                    "{name}: {} ({}){} is asked to let go; whether it does is its own affair",
                     holder::owner(place),
                     place.claim.id.tag(),
-                    span::write(holder::held(place))
+                    held.unwrap_or_default()
                 ));
             }
         }

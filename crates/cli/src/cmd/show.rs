@@ -1,5 +1,7 @@
 //! `bramah show`: one lock and everybody in its line.
 
+use std::time::Duration;
+
 use bramah::{LineView, Name, Scope};
 
 use crate::{
@@ -10,7 +12,8 @@ use crate::{
     say::{clean, emit, say},
     span,
     store::Store,
-    table::{or_dash, table},
+    table::{Cut, or_dash, table},
+    terminal,
 };
 
 pub(crate) async fn show(store: &Store, name: &Name, form: Form) -> Result<Exit, Failure> {
@@ -19,13 +22,16 @@ pub(crate) async fn show(store: &Store, name: &Name, form: Form) -> Result<Exit,
     match (form, &line) {
         (Form::Json, Some(line)) => emit(&(json::to_line(&json::Lock::of(line, &shown)) + "\n"))?,
         (Form::Json, None) => emit(&(json::to_line(&json::Lock::free(name, &shown)) + "\n"))?,
-        (Form::Human, Some(line)) => emit(&page(line, &shown))?,
+        (Form::Human, Some(line)) => emit(&page(line, &shown, terminal::columns()))?,
         (Form::Human, None) => say(&format!("nobody holds {name} or waits for it")),
     }
     Ok(if line.is_some_and(|line| !line.places.is_empty()) { Exit::Done } else { Exit::No })
 }
 
-fn page(line: &LineView, store: &str) -> String {
+/// How a table is cut where there is no room. An id is never: it is what `break` wants.
+const CUTS: [Cut; 5] = [("REASON", 24), ("OWNER", 24), ("REASON", 12), ("OWNER", 14), ("REASON", 0)];
+
+fn page(line: &LineView, store: &str, room: Option<usize>) -> String {
     let mut out = format!("name   {}\nstate  {}\n", clean(line.name.as_str()), state(line));
     if let Some(place) = line.places.first() {
         out.push_str(&format!("mode   {}\n", holder::mode(line.capacity, place)));
@@ -46,29 +52,34 @@ fn page(line: &LineView, store: &str) -> String {
     let holders: Vec<_> = line
         .holders()
         .map(|place| {
-            let left = place.left.map_or_else(String::new, span::write);
-            let held = span::write(holder::held(place));
             let [id, owner, health, reason] = common(place);
-            [id, owner, held, or_dash(left), health, reason]
+            let renewed = or_dash(place.renewed.map_or_else(String::new, holder::ago));
+            vec![id, owner, time(place.held_for()), time(place.left), renewed, health, reason]
         })
         .collect();
     if !holders.is_empty() {
         out.push('\n');
-        out.push_str(&table(["HOLDER", "OWNER", "HELD", "LEFT", "HEALTH", "REASON"], &holders));
+        let heads = ["HOLDER", "OWNER", "HELD", "LEFT", "RENEWED", "HEALTH", "REASON"];
+        out.push_str(&table(&heads, &holders, &CUTS, room));
     }
     let waiters: Vec<_> = line
         .waiters()
         .enumerate()
         .map(|(index, place)| {
             let [id, owner, health, reason] = common(place);
-            [(index + 1).to_string(), id, owner, span::write(place.age), health, reason]
+            vec![(index + 1).to_string(), id, owner, time(place.age), health, reason]
         })
         .collect();
     if !waiters.is_empty() {
         out.push('\n');
-        out.push_str(&table(["PLACE", "WAITER", "OWNER", "AGE", "HEALTH", "REASON"], &waiters));
+        let heads = ["PLACE", "WAITER", "OWNER", "AGE", "HEALTH", "REASON"];
+        out.push_str(&table(&heads, &waiters, &CUTS, room));
     }
     out
+}
+
+fn time(time: Option<Duration>) -> String {
+    or_dash(time.map_or_else(String::new, span::write))
 }
 
 fn common(place: &bramah::PlaceView) -> [String; 4] {
@@ -94,7 +105,7 @@ fn reason(place: &bramah::PlaceView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::sync::Arc;
 
     use bramah::{Break, Broken};
 
@@ -116,8 +127,8 @@ fence  4127
 store  memory:
 last broken 1h00m ago: {0}, by eve (\"hung\\r\")
 
-HOLDER         OWNER       HELD    LEFT   HEALTH   REASON
-{0}  ana@ci-7:1  12m04s  21.4s  running  hotfix [job=8812]
+HOLDER         OWNER       HELD    LEFT   RENEWED   HEALTH   REASON
+{0}  ana@ci-7:1  12m04s  21.4s  8.6s ago  running  hotfix [job=8812]
 
 PLACE  WAITER         OWNER        AGE    HEALTH   REASON
 1      {1}  ana@ci-7:2   2.0s   running  [job=8812]
@@ -125,6 +136,6 @@ PLACE  WAITER         OWNER        AGE    HEALTH   REASON
 ",
             tags[0], tags[1], tags[2]
         );
-        assert_eq!(page(&line, "memory:"), expected);
+        assert_eq!(page(&line, "memory:", None), expected);
     }
 }

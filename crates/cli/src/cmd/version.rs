@@ -18,8 +18,12 @@ struct Version {
 }
 
 pub(crate) fn version(form: Form) -> Result<Exit, Failure> {
-    let version =
-        Version { v: 1, name: "bramah", version: env!("CARGO_PKG_VERSION"), stores: bramah::schemes() };
+    let version = Version {
+        v: json::VERSION,
+        name: "bramah",
+        version: env!("CARGO_PKG_VERSION"),
+        stores: bramah::schemes(),
+    };
     let text = match form {
         Form::Json => json::to_line(&version),
         Form::Human => {

@@ -123,7 +123,7 @@ fn a_detached_lock_can_be_broken_and_its_handle_has_no_power_then() {
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
     assert_eq!(
         (&told["v"], &told["name"], &told["id"], &told["broken"]),
-        (&1.into(), &"a".into(), &id.as_str().into(), &true.into())
+        (&2.into(), &"a".into(), &id.as_str().into(), &true.into())
     );
     assert_eq!((&told["was"]["owner"], &told["store"]), (&"bob".into(), &lab.url().into()));
     assert!(told["was"]["held_ms"].is_u64() && told["holders"].as_array().unwrap().is_empty());

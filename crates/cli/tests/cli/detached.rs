@@ -253,16 +253,16 @@ fn json_is_version_one() {
     let handle = left["handle"].as_str().unwrap();
     assert_eq!(
         left,
-        serde_json::json!({"v": 1, "name": "a", "handle": handle, "id": id, "fence": fence, "ttl_ms": 120_000,
+        serde_json::json!({"v": 2, "name": "a", "handle": handle, "id": id, "fence": fence, "ttl_ms": 120_000,
             "store": lab.url()})
     );
     let (code, said, renewed) = json(&["renew", "a", "--handle", handle, "--json"]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    assert_eq!(renewed, serde_json::json!({"v": 1, "name": "a", "id": id, "ttl_ms": 120_000}));
+    assert_eq!(renewed, serde_json::json!({"v": 2, "name": "a", "id": id, "ttl_ms": 120_000}));
     for (expected, released) in [(0, true), (1, false)] {
         let (code, said, value) = json(&["unlock", "a", "--handle", handle, "--json"]);
         assert_eq!((code, said.as_str()), (Some(expected), ""));
-        assert_eq!(value, serde_json::json!({"v": 1, "name": "a", "id": id, "released": released}));
+        assert_eq!(value, serde_json::json!({"v": 2, "name": "a", "id": id, "released": released}));
     }
 }
 

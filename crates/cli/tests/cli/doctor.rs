@@ -21,7 +21,7 @@ fn a_healthy_store_is_0_and_nothing_is_left_in_it() {
     let out = lab.output(&["doctor", "--json"]);
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()), "{}", text(&out.stdout));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!((&report["v"], &report["healthy"]), (&1.into(), &true.into()));
+    assert_eq!((&report["v"], &report["healthy"]), (&2.into(), &true.into()));
     assert_eq!(report["store"], lab.url());
     assert_eq!(codes(&report, "problem"), [""; 0]);
     for (topic, word) in [
@@ -108,11 +108,11 @@ fn a_url_that_is_wrong_is_an_error_and_a_store_that_cannot_be_used_a_report() {
 }
 
 #[test]
-fn memory_ends_with_the_process_and_json_is_version_one() {
+fn memory_ends_with_the_process_and_json_is_version_two() {
     let out = bramah(&["doctor", "--json", "--engine", "memory:"]).output().unwrap();
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(0), String::new()));
     let expected = concat!(
-        r#"{"v":1,"store":"memory:","healthy":true,"promises":{"#,
+        r#"{"v":2,"store":"memory:","healthy":true,"promises":{"#,
         r#""crash":{"is":"after_ttl","text":"a lock is kept by a lease that its process renews: "#,
         r#"after a crash it is free when the ttl is over","latest":{"ttl_percent":100,"more_ms":2000}},"#,
         r#""detached":{"is":"no","text":"no: nothing here outlives the process"},"#,

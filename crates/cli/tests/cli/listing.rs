@@ -101,8 +101,8 @@ fn show_has_one_page() {
             vec!["fence", &fence],
             store,
             vec![],
-            vec!["HOLDER", "OWNER", "HELD", "LEFT", "HEALTH", "REASON"],
-            vec![&id, &owner, "…", "-", "running", "hot\\u{1b}fix"],
+            vec!["HOLDER", "OWNER", "HELD", "LEFT", "RENEWED", "HEALTH", "REASON"],
+            vec![&id, &owner, "…", "-", "-", "running", "hot\\u{1b}fix"],
             vec![],
             vec!["PLACE", "WAITER", "OWNER", "AGE", "HEALTH", "REASON"],
             vec!["1", &next_id, &next_owner, "…", "running", "-"],
@@ -111,14 +111,14 @@ fn show_has_one_page() {
 }
 
 #[test]
-fn json_is_version_one() {
+fn json_is_version_two() {
     let lab = Lab::new();
     let holder = lab.hold("a", &["--reason", "hot\u{1b}fix"]);
     let raw = text(&lab.output(&["show", "a", "--json"]).stdout);
     let lock: Value = serde_json::from_str(&raw).unwrap();
     let word = |key: &str| lock["holders"][0][key].as_str().unwrap().to_owned();
     let expected = format!(
-        r#"{{"v":1,"name":"a","state":"held","mode":"mutex","slots":1,"fence":{fence},"holders":[{{"id":"{id}","owner":"ana@{host}:{pid}","host":"{host}","pid":{pid},"reason":"hot\u001bfix","labels":{{}},"mode":"mutex","permits":1,"held_ms":…,"age_ms":…,"ttl_left_ms":null,"health":"running"}}],"waiters":[],"broken":null,"store":"{store}"}}"#,
+        r#"{{"v":2,"name":"a","state":"held","mode":"mutex","slots":1,"fence":{fence},"holders":[{{"position":null,"id":"{id}","owner":"ana@{host}:{pid}","host":"{host}","pid":{pid},"reason":"hot\u001bfix","labels":{{}},"mode":"mutex","permits":1,"held_ms":…,"age_ms":…,"ttl_left_ms":null,"renewed_ago_ms":null,"health":"running"}}],"waiters":[],"broken":null,"store":"{store}"}}"#,
         fence = lock["fence"],
         id = word("id"),
         host = word("host"),
@@ -139,7 +139,7 @@ fn a_lock_that_nobody_has_is_no() {
     let out = lab.output(&["show", "a", "--json"]);
     assert_eq!((out.status.code(), text(&out.stderr)), (Some(1), String::new()));
     let lock: Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!((&lock["state"], &lock["v"]), (&"free".into(), &1.into()));
+    assert_eq!((&lock["state"], &lock["v"]), (&"free".into(), &2.into()));
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod output;
 mod postgres;
 mod recipes;
 mod redis;
+mod renewed;
 mod supervision;
 mod support;
 mod terminal;

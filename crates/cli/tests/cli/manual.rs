@@ -3,6 +3,7 @@
 mod bad_input;
 mod doctor;
 mod json;
+mod json_page;
 mod refusals;
 mod snapshot;
 
@@ -138,7 +139,7 @@ fn version_says_which_and_what_it_can_open() {
     let listed = stores.map(|store| format!("\"{store}\"")).join(",");
     assert_eq!(
         ask(&["version", "--json"]),
-        format!("{{\"v\":1,\"name\":\"bramah\",\"version\":\"{version}\",\"stores\":[{listed}]}}\n")
+        format!("{{\"v\":2,\"name\":\"bramah\",\"version\":\"{version}\",\"stores\":[{listed}]}}\n")
     );
 }
 

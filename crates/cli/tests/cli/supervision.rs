@@ -128,12 +128,12 @@ fn what_became_of_it_is_told_on_a_descriptor_that_the_command_does_not_have() {
     let lines: Vec<&str> = status.lines().collect();
     assert_eq!((lines.len(), lines[0], lines[2]), (3, "before", "7"), "{status}");
     let report: Value = serde_json::from_str(lines[1]).unwrap();
-    assert_eq!((&report["outcome"], &report["exit"], &report["v"]), (&"ran".into(), &7.into(), &1.into()));
+    assert_eq!((&report["outcome"], &report["exit"], &report["v"]), (&"ran".into(), &7.into(), &2.into()));
     let out = lab.output(&["run", "a", "--status-fd", "77", "--", "true"]);
     assert_eq!(out.status.code(), Some(64));
     assert!(text(&out.stderr).contains("--status-fd 77 is not open"));
     let out = lab.output(&["run", "a", "--status-fd", "1", "--", "echo", "mixed"]);
-    assert!(text(&out.stdout).starts_with("mixed\n{\"v\":1,"));
+    assert!(text(&out.stdout).starts_with("mixed\n{\"v\":2,"));
 }
 
 #[test]

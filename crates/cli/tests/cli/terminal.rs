@@ -151,3 +151,80 @@ fn an_interrupt_reaches_a_command_that_writes_to_a_file() {
     assert_eq!(shows(&mut terminal, "code:"), "code:3");
     assert_eq!(terminal.code(), 0);
 }
+
+/// What a command prints on a terminal that is so wide.
+fn printed(lab: &Lab, columns: usize, line: &str) -> Vec<String> {
+    let mut terminal = on_a_terminal(lab, &format!("stty cols {columns}; {line}; echo over"));
+    let mut lines = Vec::new();
+    until("the end", || {
+        lines.push(terminal.line());
+        lines.last().is_some_and(|line| line == "over").then_some(())
+    });
+    lines.pop();
+    lines
+}
+
+#[test]
+fn tables_fit_the_terminal_and_are_whole_elsewhere() {
+    let lab = Lab::new();
+    let owner = "deploy-bot@ci-runner-07.eu-west.example.com:81234";
+    let reason = "hotfix 1.4.2: the payment gateway is rolled back, ask ana before you break this";
+    let _holder = lab.hold("deploy/production", &["--owner", owner, "--reason", reason]);
+    let _waiter =
+        lab.start(&["run", "deploy/production", "--owner", owner, "--reason", reason, "--", "true"]);
+    until("the waiter", || (lab.waiters("deploy/production").len() == 1).then_some(()));
+    for args in [&["ls"][..], &["show", "deploy/production"]] {
+        let line = format!("bramah {}", args.join(" "));
+        let is_row = |line: &&String| line.contains("REASON") || line.contains("deploy-bot@");
+        let narrow = printed(&lab, 80, &line);
+        let rows: Vec<_> = narrow.iter().filter(is_row).collect();
+        assert!(rows.len() >= 2, "{narrow:#?}");
+        for row in rows {
+            assert!(row.chars().count() <= 80, "{} characters: {row}", row.chars().count());
+            assert!(row.contains("REASON") || row.contains("hotfix 1"), "{row}");
+        }
+        let id = lab.lock("deploy/production")["holders"][0]["id"].as_str().unwrap().to_owned();
+        let whole = if args[0] == "ls" { "deploy/production  " } else { &id };
+        assert!(narrow.iter().any(|row| row.contains(whole)), "{narrow:#?}");
+        for wide in [printed(&lab, 300, &line), printed(&lab, 80, &format!("COLUMNS=300 {line}"))] {
+            assert!(wide.iter().any(|row| row.contains(owner) && row.contains(reason)), "{wide:#?}");
+        }
+        let few = printed(&lab, 300, &format!("COLUMNS=80 {line}"));
+        assert!(few.iter().filter(is_row).all(|row| row.chars().count() <= 80), "{few:#?}");
+        let piped = lab.bramah(args).env("COLUMNS", "80").output().unwrap();
+        let piped = crate::support::text(&piped.stdout);
+        assert!(piped.contains(owner) && piped.contains(reason), "{piped}");
+    }
+}
+
+#[test]
+fn watch_is_for_people_on_a_terminal_unless_json_is_asked_for() {
+    let lab = Lab::new();
+    let mut holder = lab.hold("deploy/prod", &["--owner", "bob", "--reason", "hot\u{1b}fix"]);
+    let mut json = on_a_terminal(&lab, "bramah watch --json");
+    let first: serde_json::Value = serde_json::from_str(&json.line()).unwrap();
+    assert_eq!((&first["event"], &first["name"]), (&"held".into(), &"deploy/prod".into()));
+    let mut terminal = on_a_terminal(&lab, "bramah watch");
+    let line = terminal.line();
+    let (time, rest) = line.split_once("  ").unwrap();
+    assert!(time.len() == 9 && time.ends_with('Z') && time.matches(':').count() == 2, "{line}");
+    let rest = crate::support::timeless(rest, "held for ");
+    assert_eq!(rest, "held      deploy/prod  bob (\"hot\\u{1b}fix\"), held for …");
+    let mut next = lab.start(&["run", "deploy/prod", "--owner", "ana", "--", "sh", "-c", "echo in; cat"]);
+    let mut then = |word: &str| {
+        let line = terminal.line();
+        assert!(line.contains(word), "{word}: {line}");
+        line
+    };
+    assert!(then("waiting   deploy/prod  ana").ends_with("ana"));
+    holder.let_go();
+    assert!(then("released  deploy/prod  bob").contains("held for "));
+    then("acquired  deploy/prod  ana");
+    assert_eq!(next.line(), "in");
+    let id = lab.lock("deploy/prod")["holders"][0]["id"].as_str().unwrap().to_owned();
+    let broken = lab.output(&["break", "deploy/prod", "--id", &id, "--reason", "hung", "--owner", "eve"]);
+    assert_eq!(broken.status.code(), Some(0));
+    assert!(then("broken    deploy/prod  ana").ends_with("; by eve (\"hung\")"));
+    terminal.write("\u{3}");
+    assert_eq!(terminal.code(), 130);
+}

@@ -87,9 +87,10 @@ fn an_event_says_who_what_and_when() {
     let host = &lock["holders"][0]["host"];
     let id = lock["holders"][0]["id"].as_str().unwrap();
     let mut expected = serde_json::json!({
-        "v": 1, "at": acquired["at"], "event": "acquired", "name": "a", "id": id, "owner": "bob", "host": host,
+        "v": 2, "at": acquired["at"], "event": "acquired", "name": "a", "id": id, "owner": "bob", "host": host,
         "pid": holder.pid(), "reason": "hot\u{1b}fix", "labels": {"job": "8812"}, "mode": "mutex", "permits": 1,
-        "fence": lock["fence"], "held_ms": acquired["held_ms"], "age_ms": acquired["age_ms"], "store": lab.url(),
+        "fence": lock["fence"], "held_ms": acquired["held_ms"], "age_ms": acquired["age_ms"],
+        "by": null, "break_reason": null, "store": lab.url(),
     });
     assert_eq!(acquired, expected);
     let at = acquired["at"].as_str().unwrap();

@@ -80,12 +80,20 @@ async fn a_place_shows_who_why_and_since_when(bench: Bench) -> Outcome {
     let line = shown(&other, &bench, "x").await?;
     let place = &line.places[0];
     ensure_eq!(&*place.claim.note, reason, "the reason");
-    ensure!(place.age >= short / 4, "an age of {:?} after {:?}", place.age, short / 4);
-    ensure!(place.age < SOON, "an age of {:?}", place.age);
+    // A store that does not know since when says nothing; one that does is right.
     let PlaceState::Held { since, .. } = place.state else { return Err(Failure::new("the holder waits")) };
-    ensure!(since >= short / 4 && since <= place.age, "held for {since:?}, there for {:?}", place.age);
+    for (what, time) in [("there", place.age), ("held", since)] {
+        let Some(time) = time else { continue };
+        ensure!(time >= short / 4 && time < SOON, "{what} for {time:?} after {:?}", short / 4);
+    }
+    if let (Some(age), Some(since)) = (place.age, since) {
+        ensure!(since <= age, "held for {since:?}, there for {age:?}");
+    }
     if let Some(left) = place.left {
         ensure!(left <= LONG, "{left:?} left of a ttl of {LONG:?}");
+    }
+    if let Some(renewed) = place.renewed {
+        ensure!(renewed < SOON, "renewed {renewed:?} ago, and taken just now");
     }
     // A store that does not know the process says nothing; one that does is right.
     if let Some(about) = &place.about {

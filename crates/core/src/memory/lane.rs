@@ -27,6 +27,8 @@ pub(super) struct Lane {
 struct Place {
     claim: Arc<Claim>,
     entered: Moment,
+    /// When its expiry was last moved.
+    renewed: Moment,
     expires: Moment,
     grant: Option<Grant>,
     bell: Option<Bell>,
@@ -70,7 +72,15 @@ impl Lane {
         self.broken = self.broken.take().filter(|_| !self.line.is_empty());
         let weight = claim.weight;
         let expires = terms.now + claim.kept();
-        let place = Place { claim, entered: terms.now, expires, grant: None, bell: None, asked: false };
+        let place = Place {
+            claim,
+            entered: terms.now,
+            renewed: terms.now,
+            expires,
+            grant: None,
+            bell: None,
+            asked: false,
+        };
         let held = self.line.enter(weight, place);
         let index = self.line.len() - 1;
         if held && let Some(place) = self.line.get_mut(index) {
@@ -233,6 +243,7 @@ impl Lane {
 impl Place {
     /// Moves the expiry, unless a fixed lease is running.
     fn prolong(&mut self, now: Moment) {
+        self.renewed = now;
         match &self.grant {
             None => self.expires = now + self.claim.kept(),
             Some(grant) if grant.confirmed && self.claim.lease.is_some() => {}
@@ -252,21 +263,23 @@ impl Place {
         let wall_us = hint.map_or(terms.wall_us, |hint| hint.get().max(terms.wall_us));
         let fence = self.claim.is_exclusive().then(|| terms.mint.next(wall_us));
         let span = if confirmed { self.claim.lease.unwrap_or(self.claim.ttl) } else { self.claim.kept() };
-        self.expires = terms.now + span;
+        (self.renewed, self.expires) = (terms.now, terms.now + span);
         self.grant = Some(Grant { at: terms.now, fence, confirmed });
         fence
     }
 
     fn view(&self, about: &HashMap<SessionId, Arc<About>>, now: Moment) -> PlaceView {
+        let is_fixed = self.grant.is_some() && self.claim.lease.is_some();
         PlaceView {
             claim: self.claim.clone(),
             about: about.get(&self.claim.id.session).cloned(),
             state: self.grant.as_ref().map_or(PlaceState::Waiting, |grant| PlaceState::Held {
                 fence: grant.fence,
-                since: now.since(grant.at),
+                since: Some(now.since(grant.at)),
             }),
-            age: now.since(self.entered),
+            age: Some(now.since(self.entered)),
             left: Some(self.expires.since(now)),
+            renewed: (!is_fixed).then(|| now.since(self.renewed)),
             health: Health::Unknown,
         }
     }

@@ -74,9 +74,12 @@ fn together(views: Vec<LineView>, need: usize) -> Option<LineView> {
                     fences.sort_unstable_by(|one, other| other.cmp(one));
                     // The one that enough of them know.
                     let fence = fences.get(need - 1).copied().or(fence);
-                    known.state = PlaceState::Held { fence, since };
+                    known.state = PlaceState::Held { fence, since: since.or(place.held_for()) };
                 }
                 known.left = [known.left, place.left].into_iter().flatten().min();
+                known.age = known.age.or(place.age);
+                // One that any of them has heard from is not frozen.
+                known.renewed = [known.renewed, place.renewed].into_iter().flatten().min();
                 if known.about.is_none() {
                     known.about.clone_from(&place.about);
                 }

@@ -108,11 +108,7 @@ impl Inner {
     }
 
     /// How long leases live, as far as that can be said.
-    async fn left(
-        self: &Arc<Self>,
-        lines: &BTreeMap<Name, Queue>,
-        patience: Duration,
-    ) -> HashMap<i64, Duration> {
+    async fn left(self: &Arc<Self>, lines: &BTreeMap<Name, Queue>, patience: Duration) -> HashMap<i64, Life> {
         let places = lines.values().flat_map(|queue| &queue.places);
         let leases: HashSet<i64> = places.map(|place| place.kv.lease).filter(|lease| *lease != 0).collect();
         let mut asked = JoinSet::new();
@@ -123,7 +119,7 @@ impl Inner {
         let mut left = HashMap::new();
         while let Some(told) = asked.join_next().await {
             if let Ok((lease, Ok(Some(told)))) = told {
-                left.insert(lease, Duration::from_secs(told.ttl.unsigned_abs()));
+                left.insert(lease, Life::of(told.ttl, told.granted_ttl));
             }
         }
         left
@@ -134,13 +130,13 @@ impl Inner {
         name: &Name,
         queue: &Queue,
         broken: Option<Broken>,
-        left: &HashMap<i64, Duration>,
+        lives: &HashMap<i64, Life>,
     ) -> LineView {
         let capacity = queue.capacity();
         let holders = queue.holders(capacity);
         let place = |(at, place): (usize, &Place)| {
-            let left = left.get(&place.kv.lease).copied();
-            self.place(name, capacity, place, at < holders, left)
+            let life = lives.get(&place.kv.lease).copied();
+            self.place(name, capacity, place, at < holders, life)
         };
         let places = queue.places.iter().enumerate().map(place).collect();
         LineView { name: name.clone(), capacity, places, broken }
@@ -152,33 +148,61 @@ impl Inner {
         capacity: u32,
         place: &Place,
         is_held: bool,
-        left: Option<Duration>,
+        life: Option<Life>,
     ) -> PlaceView {
         let health = Health::Unknown;
+        let (left, renewed) = (life.map(|life| life.left), life.map(|life| life.renewed));
         let Some(value) = &place.value else {
-            let claim = Arc::new(foreign(name, capacity, place));
+            let claim = Arc::new(foreign(name, capacity, place, life));
             // etcd keeps no times.
-            let since = Duration::ZERO;
             let state = match is_held {
-                true => PlaceState::Held { fence: None, since },
+                true => PlaceState::Held { fence: None, since: None },
                 false => PlaceState::Waiting,
             };
-            return PlaceView { claim, about: None, state, age: since, left, health };
+            return PlaceView { claim, about: None, state, age: None, left, renewed, health };
         };
         let age = self.ago(value.entered_us);
-        let since = value.granted_us.map_or(age, |granted| self.ago(granted)).min(age);
+        // Readers that have waited do not write down when that was over.
+        let since = value.granted_us.map(|granted| self.ago(granted).min(age));
         let state = match is_held {
             true => PlaceState::Held { fence: place.fence(), since },
             false => PlaceState::Waiting,
         };
         // The lease lasts longer than the claim may be counted on.
         let left = left.map(|left| left.min(value.ttl));
-        PlaceView { claim: Arc::new(value.claim(name)), about: value.about(), state, age, left, health }
+        PlaceView {
+            claim: Arc::new(value.claim(name)),
+            about: value.about(),
+            state,
+            age: Some(age),
+            left,
+            renewed,
+            health,
+        }
+    }
+}
+
+/// What is known of a lease.
+#[derive(Clone, Copy)]
+struct Life {
+    ttl: Duration,
+    left: Duration,
+    /// How long ago it was last kept alive.
+    renewed: Duration,
+}
+
+impl Life {
+    /// etcd counts in whole seconds and rounds down what is left: it was kept alive up to a second later than the difference
+    /// says. Nobody is to be taken for late who is not.
+    fn of(left: i64, granted: i64) -> Self {
+        let [ttl, left] = [granted, left].map(|seconds| Duration::from_secs(seconds.unsigned_abs()));
+        let renewed = ttl.saturating_sub(left).saturating_sub(Duration::from_secs(1));
+        Self { ttl, left, renewed }
     }
 }
 
 /// A key of another program, as a claim.
-fn foreign(name: &Name, capacity: u32, place: &Place) -> Claim {
+fn foreign(name: &Name, capacity: u32, place: &Place, life: Option<Life>) -> Claim {
     let said = String::from_utf8_lossy(&place.kv.value);
     let said: String = said.chars().take(200).flat_map(char::escape_debug).collect();
     let what = format!("not bramah: lease {:x}", place.kv.lease);
@@ -191,8 +215,21 @@ fn foreign(name: &Name, capacity: u32, place: &Place) -> Claim {
         wait: Wait::Line,
         again: true,
         floor: None,
-        ttl: Duration::from_secs(60),
+        // As etcdctl has it unless it is told otherwise.
+        ttl: life.map_or(Duration::from_secs(60), |life| life.ttl),
         lease: None,
         note: note.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_not_taken_for_older_than_it_is() {
+        let renewed = |left, granted| Life::of(left, granted).renewed.as_secs();
+        // etcd says 12 from the first moment on.
+        assert_eq!((renewed(13, 13), renewed(12, 13), renewed(4, 13), renewed(20, 13)), (0, 0, 8, 0));
     }
 }

@@ -243,7 +243,7 @@ fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person
         note: entry.note.clone(),
     };
     let place = if held {
-        PlaceState::Held { fence: entry.fence, since: ago(entry.granted_ns) }
+        PlaceState::Held { fence: entry.fence, since: Some(ago(entry.granted_ns)) }
     } else {
         PlaceState::Waiting
     };
@@ -251,8 +251,10 @@ fn place(store: &Store, state: &State, entry: &Entry, held: bool, person: Person
         claim: Arc::new(claim),
         about: person.about,
         state: place,
-        age: ago(entry.entered_ns),
+        age: Some(ago(entry.entered_ns)),
         left: person.left,
+        // Of a session that its process keeps alive by a flock there is no last sign of life: it lives, or it does not.
+        renewed: person.ttl.zip(person.left).map(|(ttl, left)| ttl.saturating_sub(left)),
         health: person.health,
     }
 }

@@ -256,7 +256,7 @@ async fn a_survey_shows_the_line_and_wakes_on_a_change() {
     assert_eq!(line.places[1].state, PlaceState::Waiting);
     assert_eq!(line.places[0].about.as_ref().unwrap().pid, std::process::id());
     assert_eq!((line.places[0].health, line.places[0].left), (Health::Running, None));
-    assert!(line.places[0].age < LIMIT);
+    assert!(line.places[0].age.unwrap() < LIMIT);
     b.withdraw(&waiting).await;
     assert_eq!(woken(survey.wake).await, Woken::Ask);
     let absent = a.survey(Scope::Exact(Name::new("absent").unwrap())).await;

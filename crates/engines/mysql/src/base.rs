@@ -290,10 +290,14 @@ impl Base for Database {
 
     async fn look(self: Arc<Self>, scope: Scope, patience: Duration) -> Result<(Vec<Seen>, Vec<Break>)> {
         let wanted = wanted(&scope);
+        // A claim that waits is kept briefly, and so is a grant that its process has not confirmed; a fixed lease that has begun
+        // is not renewed. From what it is kept for and from its expiry follows when it was renewed.
         let text = format!(
             "SELECT LOWER(HEX(c.session)), c.seq, CONVERT(c.name USING utf8mb4), c.capacity, c.weight, c.ttl, c.lease, c.note, \
                     c.held, COALESCE(c.raised, c.ticket), ({NOW} - c.entered) DIV 1000, \
-                    COALESCE(({NOW} - c.granted) DIV 1000, 0), (c.expires - {NOW}) DIV 1000, s.about \
+                    ({NOW} - c.granted) DIV 1000, (c.expires - {NOW}) DIV 1000, s.about, \
+                    ({NOW} - c.expires) DIV 1000 + CASE WHEN NOT c.held OR c.expires = c.granted + c.kept * 1000 THEN c.kept \
+                      WHEN c.lease IS NULL THEN c.ttl END \
                FROM bramah_claims c LEFT JOIN bramah_sessions s ON s.session = c.session \
               WHERE {wanted} AND c.expires > {NOW} ORDER BY c.name, c.ticket"
         );

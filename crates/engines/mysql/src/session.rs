@@ -248,7 +248,7 @@ impl Dialect for Database {
         let places = format!(
             "SELECT LOWER(HEX(p.session)), p.seq, CONVERT(p.name USING utf8mb4), p.capacity, p.weight, p.ttl, p.lease, p.note, \
                     p.holder <=> p.connection AND p.fence IS NOT NULL, COALESCE(p.fence, 0), ({NOW} - p.entered) DIV 1000, \
-                    COALESCE(({NOW} - p.granted) DIV 1000, 0), p.ttl, s.about, p.place \
+                    ({NOW} - p.granted) DIV 1000, CAST(NULL AS SIGNED), s.about, CAST(NULL AS SIGNED), p.place \
                FROM (SELECT q.*, IS_USED_LOCK(q.lock_name) AS holder FROM bramah_places q WHERE {wanted} AND boot = @bramah_boot {ALL}) p \
                LEFT JOIN bramah_sessions s ON s.session = p.session \
                LEFT JOIN {CONNECTIONS} l ON l.id = p.connection \
@@ -256,13 +256,13 @@ impl Dialect for Database {
              UNION ALL \
              SELECT CONCAT('{:016x}', LPAD(LOWER(HEX(k.boot)), 16, '0')), k.holder, CONVERT(k.name USING utf8mb4), 1, 1, 0, NULL, \
                     CONCAT('not bramah: ', COALESCE(CONCAT(l.user, '@', l.host), 'a program'), ', connection ', k.holder), \
-                    TRUE, 0, COALESCE(l.time, 0) * 1000, 0, 0, NULL, 0 \
+                    TRUE, 0, NULL, NULL, NULL, NULL, NULL, 0 \
                FROM (SELECT lock_name, name, CAST(IS_USED_LOCK(lock_name) AS SIGNED) AS holder, @bramah_boot AS boot FROM bramah_keys \
                       WHERE {wanted} {ALL}) k \
                LEFT JOIN {CONNECTIONS} l ON l.id = k.holder \
               WHERE k.holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM bramah_places p \
                      WHERE p.lock_name = k.lock_name AND p.connection = k.holder AND p.boot = k.boot) \
-              ORDER BY 3, 9 DESC, 15",
+              ORDER BY 3, 9 DESC, 16",
             foreign::MARK,
         );
         let breaks = format!(

@@ -308,7 +308,7 @@ impl Base for Database {
         let ago = |column: &str| format!("(extract(epoch FROM clock_timestamp() - {column}) * 1000)::bigint");
         let text = format!(
             "SELECT replace(c.session::text, '-', ''), c.seq, c.name::text, c.capacity, c.weight, c.ttl, c.lease, c.note, c.held, \
-                    coalesce(c.raised, c.ticket), {}, coalesce({}, 0), -{}, s.about \
+                    coalesce(c.raised, c.ticket), {}, {}, -{}, s.about, {RENEWED} \
                FROM (SELECT * FROM bramah_claims WHERE {wanted} AND until > clock_timestamp()) c \
                LEFT JOIN bramah_sessions s USING (session) ORDER BY c.name, c.ticket",
             ago("c.entered"),
@@ -329,6 +329,11 @@ impl Base for Database {
 fn listed(names: &[Name]) -> String {
     names.iter().map(|name| quoted(name.as_str())).collect::<Vec<_>>().join(", ")
 }
+
+/// How long ago a claim was last renewed, ms: its expiry was set to the end of a time that it tells. A claim that waits is kept
+/// briefly, and so is a grant that its process has not confirmed; a fixed lease that has begun is not renewed.
+const RENEWED: &str = "(extract(epoch FROM clock_timestamp() - c.until) * 1000)::bigint + CASE \
+    WHEN NOT c.held OR c.until = c.granted + c.kept * interval '1 ms' THEN c.kept WHEN c.lease IS NULL THEN c.ttl END";
 
 /// The rows of a scope, by their names.
 pub(crate) fn wanted(scope: &Scope) -> String {

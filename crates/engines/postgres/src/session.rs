@@ -254,21 +254,21 @@ impl Dialect for Database {
         // What is ours, and what is another program's on a key that has a name.
         let places = format!(
             "SELECT replace(p.session::text, '-', ''), p.seq, p.name::text, p.capacity, p.weight, p.ttl, p.lease, p.note, \
-                    a.granted, coalesce(p.fence, 0), {0}, coalesce({1}, 0), p.ttl, s.about \
+                    a.granted, coalesce(p.fence, 0), {0}, {1}, NULL::bigint, s.about, NULL::bigint \
                FROM (SELECT * FROM bramah_places WHERE {wanted}) p JOIN bramah_advisory a USING (pid, space, key) \
                LEFT JOIN bramah_sessions s USING (session) \
              UNION ALL \
              SELECT '{2:016x}' || lpad(to_hex(coalesce({SINCE}, 0)), 16, '0'), a.pid, k.name::text, c.capacity, \
                     CASE WHEN a.shared THEN 1 ELSE c.capacity END, 0, NULL, \
                     'not bramah: ' || coalesce(nullif(t.application_name, ''), 'a program') || ', pid ' || a.pid, \
-                    a.granted, 0, coalesce({3}, 0), 0, 0, NULL \
+                    a.granted, 0, {3}, NULL, NULL, NULL, NULL \
                FROM (SELECT * FROM bramah_keys WHERE {wanted}) k JOIN bramah_advisory a USING (space, key) \
                LEFT JOIN pg_stat_activity t USING (pid) \
               CROSS JOIN LATERAL (SELECT coalesce( \
                     (SELECT o.capacity FROM bramah_places o WHERE o.space = a.space AND o.key = a.key LIMIT 1), \
                     CASE WHEN a.shared THEN {WHOLE} ELSE 1 END) AS capacity) c \
               WHERE NOT EXISTS (SELECT FROM bramah_places p WHERE p.pid = a.pid AND p.space = a.space AND p.key = a.key) \
-              ORDER BY 3, 9 DESC, 11 DESC",
+              ORDER BY 3, 9 DESC, 11 DESC NULLS LAST",
             ago("p.entered"),
             ago("p.granted"),
             foreign::MARK,

@@ -24,6 +24,10 @@ const CALL: usize = 50;
 const STEP: usize = 1000;
 /// How long a survey trusts its wake: the time of a holder in a line runs out without a sound.
 const SLEEP: Duration = Duration::from_secs(1);
+/// How far a fence is ahead of the time at the most that is still taken for the time of its grant, ms.
+const AHEAD_MS: u64 = 1000;
+/// How much shorter a claim may be held by its fence than it is: fences run ahead of the time by as much.
+const SLACK: Duration = Duration::from_millis(50);
 /// Where the scores of those who wait begin, in microseconds.
 const WAITING: u64 = 4_000_000_000_000_000;
 
@@ -209,7 +213,7 @@ impl Seen<'_> {
         let text = string(self.content).ok_or_else(|| foreign(name, "its value is not text"))?;
         let found = text::decode(name, &text).ok_or_else(|| foreign(name, "its value is not a claim"))?;
         let left = self.left_ms.map(Duration::from_millis);
-        Ok(self.held(found.claim, found.fence, left))
+        Ok(self.held(found.claim, found.fence, left, Grant::AtEntry))
     }
 
     /// A plain lock of ours, or of anyone's. A value of another client looks like any data: unless it was asked for by name, it is
@@ -218,23 +222,26 @@ impl Seen<'_> {
         let left = self.left_ms.map(Duration::from_millis);
         let Value::BulkString(bytes) = self.content else { return None };
         if let Some(found) = std::str::from_utf8(bytes).ok().and_then(|text| text::decode(name, text)) {
-            return Some(self.held(found.claim, found.fence, left));
+            return Some(self.held(found.claim, found.fence, left, Grant::AtEntry));
         }
         (beside.is_named || (beside.has_prefix && left.is_some())).then(|| {
             let claim = strange(name, bytes, left.unwrap_or_default());
-            let (age, state) = (Duration::ZERO, PlaceState::Held { fence: None, since: Duration::ZERO });
-            PlaceView { claim: Arc::new(claim), about: None, state, age, left, health: Health::Unknown }
+            let state = PlaceState::Held { fence: None, since: None };
+            place(claim, state, None, left, None)
         })
     }
 
-    fn held(&self, claim: Claim, fence: Option<Fence>, left: Option<Duration>) -> PlaceView {
-        // A fence is the time of its grant, or later if it was raised above the clock; and it is held at least since its
-        // last renewal.
-        let by_fence = fence.map(|fence| self.now_ms.saturating_sub(fence.get() / 1000));
-        let by_ttl = left.map(|left| claim.lease.unwrap_or(claim.ttl).saturating_sub(left));
-        let since = by_fence.map(Duration::from_millis).max(by_ttl).unwrap_or_default();
+    /// A claim that is held. When it entered is forgotten with its grant.
+    fn held(&self, claim: Claim, fence: Option<Fence>, left: Option<Duration>, grant: Grant) -> PlaceView {
+        // A fence is the time of its grant, unless it was raised above the clock.
+        let granted_ms = fence.map(|fence| fence.get() / 1000);
+        let granted_ms = granted_ms.filter(|granted| *granted <= self.now_ms.saturating_add(AHEAD_MS));
+        let since = granted_ms.map(|granted| Duration::from_millis(self.now_ms.saturating_sub(granted)));
+        let renewed = left.and_then(|left| renewed(&claim, left, since, grant));
+        // It is held at least since its last renewal.
+        let since = since.map(|since| since.max(renewed.unwrap_or_default()));
         let state = PlaceState::Held { fence: fence.filter(|_| claim.is_exclusive()), since };
-        PlaceView { claim: Arc::new(claim), about: None, state, age: since, left, health: Health::Unknown }
+        place(claim, state, None, left, renewed)
     }
 
     fn line(&self, name: &Name) -> Result<Vec<PlaceView>> {
@@ -261,31 +268,56 @@ impl Seen<'_> {
                 let fence = about('F', &member).map(|fence| Fence::new(whole(fence)));
                 let left = millis(-score - now);
                 if !left.is_zero() {
-                    held.push(self.held(claim, fence, Some(left)));
+                    held.push(self.held(claim, fence, Some(left), Grant::MayBePushed));
                 }
             } else {
                 let entered = (score - WAITING as f64) / 1000.0;
                 let until = about('X', &member).unwrap_or(entered + text::millis(claim.kept()) as f64);
                 let left = millis(until - now);
                 if !left.is_zero() {
-                    let (claim, state) = (Arc::new(claim), PlaceState::Waiting);
-                    let age = millis(now - entered);
-                    waiting.push(PlaceView {
-                        claim,
-                        about: None,
-                        state,
-                        age,
-                        left: Some(left),
-                        health: Health::Unknown,
-                    });
+                    let renewed = claim.kept().saturating_sub(left);
+                    let age = Some(millis(now - entered));
+                    waiting.push(place(claim, PlaceState::Waiting, age, Some(left), Some(renewed)));
                 }
             }
         }
         // By expiry in the store; by grant for people.
-        held.sort_by_key(|place| std::cmp::Reverse(place.age));
+        held.sort_by_key(|place| std::cmp::Reverse(place.held_for()));
         held.extend(waiting);
         Ok(held)
     }
+}
+
+/// How a claim came to be held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Grant {
+    /// When it entered: it is held for its ttl.
+    AtEntry,
+    /// Perhaps while it waited: until its process confirms that, it is kept as briefly as a waiter.
+    MayBePushed,
+}
+
+/// How long ago a claim was renewed that is held for `left` more, and since `since`. A fixed lease is not renewed.
+fn renewed(claim: &Claim, left: Duration, since: Option<Duration>, grant: Grant) -> Option<Duration> {
+    if claim.lease.is_some() {
+        return None;
+    }
+    let (by_ttl, kept) = (claim.ttl.saturating_sub(left), claim.kept());
+    if grant == Grant::AtEntry || left > kept || kept == claim.ttl {
+        return Some(by_ttl);
+    }
+    // No renewal was before the grant.
+    since.map(|since| if by_ttl <= since + SLACK { by_ttl } else { kept.saturating_sub(left) })
+}
+
+fn place(
+    claim: Claim,
+    state: PlaceState,
+    age: Option<Duration>,
+    left: Option<Duration>,
+    renewed: Option<Duration>,
+) -> PlaceView {
+    PlaceView { claim: Arc::new(claim), about: None, state, age, left, renewed, health: Health::Unknown }
 }
 
 /// Members and scores: pairs in RESP3, one after the other in RESP2 and from scripts.
@@ -377,4 +409,60 @@ async fn introduce<D: Driver>(protocol: &Protocol<D>, lines: &mut [LineView]) ->
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Duration = Duration::from_secs(5);
+
+    fn seen() -> Seen<'static> {
+        Seen {
+            now_ms: 1_800_000_000_000,
+            kind: "zset".into(),
+            content: &Value::Nil,
+            left_ms: None,
+            record: None,
+        }
+    }
+
+    /// A claim with a ttl of 30 s that was granted so long ago, and has so much left; the fence may be told to be ahead.
+    fn held(granted_ago_ms: i64, left_ms: u64, grant: Grant) -> PlaceView {
+        let name = Name::new("a").unwrap();
+        let claim = strange(&name, b"x", Duration::from_secs(30));
+        let at_ms = u64::try_from(1_800_000_000_000 - granted_ago_ms).unwrap();
+        seen().held(claim, Some(Fence::new(at_ms * 1000)), Some(Duration::from_millis(left_ms)), grant)
+    }
+
+    fn times(place: &PlaceView) -> (Option<u128>, Option<u128>) {
+        (place.held_for().map(|time| time.as_millis()), place.renewed.map(|time| time.as_millis()))
+    }
+
+    #[test]
+    fn a_hold_is_as_old_as_its_fence_and_renewed_when_its_expiry_was_set() {
+        assert_eq!(times(&held(60_000, 21_000, Grant::MayBePushed)), (Some(60_000), Some(9_000)));
+        assert_eq!(times(&held(60_000, 1_000, Grant::MayBePushed)), (Some(60_000), Some(29_000)));
+        // One that was never renewed; fences run ahead of the time a little.
+        assert_eq!(times(&held(28_980, 1_000, Grant::MayBePushed)), (Some(29_000), Some(29_000)));
+        assert_eq!(held(60_000, 21_000, Grant::AtEntry).age, None, "when it entered is forgotten");
+    }
+
+    #[test]
+    fn a_pushed_grant_that_is_not_confirmed_is_no_old_renewal() {
+        assert_eq!(times(&held(1_000, 4_000, Grant::MayBePushed)), (Some(1_000), Some(1_000)));
+        assert_eq!(times(&held(28_000, 2_000, Grant::AtEntry)), (Some(28_000), Some(28_000)));
+        // A fence that was raised above the clock tells nothing.
+        assert_eq!(times(&held(-9_000, 4_000, Grant::MayBePushed)), (None, None));
+        assert_eq!(times(&held(-9_000, 21_000, Grant::MayBePushed)), (None, Some(9_000)));
+    }
+
+    #[test]
+    fn a_fixed_lease_and_a_key_without_an_expiry_are_not_renewed() {
+        let name = Name::new("a").unwrap();
+        let claim = strange(&name, b"x", KEPT);
+        let fixed = Claim { lease: Some(KEPT), ..claim.clone() };
+        assert_eq!(seen().held(fixed, None, Some(KEPT), Grant::AtEntry).renewed, None);
+        assert_eq!(times(&seen().held(claim, None, None, Grant::AtEntry)), (None, None));
+    }
 }

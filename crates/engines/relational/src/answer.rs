@@ -116,12 +116,14 @@ pub struct Seen {
     pub held: bool,
     /// Its fence, if it is.
     pub fence: i64,
-    /// How long ago it entered.
-    pub age: i64,
-    /// How long ago it was granted.
-    pub since: i64,
-    /// How long it will live.
-    pub left: i64,
+    /// How long ago it entered, if that is known.
+    pub age: Option<i64>,
+    /// How long ago it was granted, if that is known.
+    pub since: Option<i64>,
+    /// How long it will live, if that is known.
+    pub left: Option<i64>,
+    /// How long ago its time was last extended, if that is known.
+    pub renewed: Option<i64>,
     /// Who is behind it.
     pub about: Option<String>,
 }

@@ -94,7 +94,7 @@ where
     }
 
     /// A place in line: the session, the number, what it is, whether it is held, its fence, its age, since when it is held,
-    /// how long it will live, and who is behind it.
+    /// how long it will live, who is behind it, and how long ago it was renewed.
     ///
     /// # Errors
     /// For columns that are not these.
@@ -109,6 +109,7 @@ where
             since: self.0.try_get(11)?,
             left: self.0.try_get(12)?,
             about: self.0.try_get(13)?,
+            renewed: self.0.try_get(14)?,
         })
     }
 

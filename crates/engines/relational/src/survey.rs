@@ -94,13 +94,20 @@ fn line(name: &str, rows: Vec<Seen>, record: Option<Break>) -> Result<LineView> 
         let claim = Arc::new(claim_of(ClaimId { session: row.session, seq: row.seq }, &row.found)?);
         let fence = u64::try_from(row.fence).ok().map(Fence::new).filter(|_| claim.is_exclusive());
         let state = match row.held {
-            true => PlaceState::Held { fence, since: millis(row.since) },
+            true => PlaceState::Held { fence, since: row.since.map(millis) },
             false => PlaceState::Waiting,
         };
         // What cannot be read of it is not worth hiding the lock.
         let about = row.about.and_then(|text| About::decode(&text).ok()).map(Arc::new);
-        let (age, left) = (millis(row.age), Some(millis(row.left)));
-        places.push(PlaceView { claim, about, state, age, left, health: Health::Unknown });
+        places.push(PlaceView {
+            claim,
+            about,
+            state,
+            age: row.age.map(millis),
+            left: row.left.map(millis),
+            renewed: row.renewed.map(millis),
+            health: Health::Unknown,
+        });
     }
     let capacity = places.first().map_or(1, |place: &PlaceView| place.claim.capacity);
     Ok(LineView { name: Name::new(name)?, capacity, places, broken })

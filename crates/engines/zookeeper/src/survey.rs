@@ -284,20 +284,29 @@ fn place(
     since: impl Fn(i64) -> Duration,
 ) -> PlaceView {
     let Read { kid, told, data, stat } = read;
-    let age = since(stat.ctime);
+    // A node in line is as old as its claim. A permit has a node of its own, which is created at its grant by us, and by
+    // Curator while it may still have to wait; when its claim entered is not written down.
+    let is_permit = kid.mark == Mark::Lease;
+    let (age, held) = match (is_permit, told.is_some()) {
+        (false, _) => (Some(since(stat.ctime)), None),
+        (true, true) => (None, Some(since(stat.ctime))),
+        (true, false) => (None, None),
+    };
     let (claim, raised, about) = match told {
         Some(Told { claim, fence, about }) => (claim, fence, about),
         None => (foreign(&kid, name, capacity, &data), None, None),
     };
     let minted = || u64::try_from(stat.czxid).ok().map(Fence::new);
     let fence = raised.or_else(minted).filter(|_| claim.is_exclusive());
-    let state = if is_held { PlaceState::Held { fence, since: age } } else { PlaceState::Waiting };
+    let state = if is_held { PlaceState::Held { fence, since: held } } else { PlaceState::Waiting };
     PlaceView {
         claim: Arc::new(claim),
         about: about.map(Arc::new),
         state,
         age,
         left: None,
+        // A session's last sign of life is known to the server that it is connected to, and to nobody who asks.
+        renewed: None,
         health: Health::Unknown,
     }
 }

@@ -447,7 +447,7 @@ impl<'a> Course<'a> {
             exit => exit.word(),
         };
         let line = json::to_line(&json::Outcome {
-            v: 1,
+            v: json::VERSION,
             name: &names.join(","),
             names: &names,
             outcome,

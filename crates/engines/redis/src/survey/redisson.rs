@@ -1,10 +1,9 @@
 //! Redisson's locks as they are seen.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bramah_core::{
-    Broken, Claim, ClaimId, Error, ErrorKind, Fence, Health, LineView, Name, PlaceState, PlaceView, Result,
-    Wait,
+    Broken, Claim, ClaimId, Error, ErrorKind, Fence, LineView, Name, PlaceState, PlaceView, Result, Wait,
 };
 use redis::Value;
 
@@ -66,7 +65,7 @@ impl Seen<'_> {
         if places.len() < self.places.len() {
             return if is_named { Err(foreign(name, "its fields are no owners")) } else { Ok(None) };
         }
-        places.sort_by_key(|place| (place.state == PlaceState::Waiting, std::cmp::Reverse(place.age)));
+        places.sort_by_key(|place| (place.state == PlaceState::Waiting, place.left));
         let broken = self.record.as_deref().and_then(text::decode_break).map(|(id, at_ms, cause)| Broken {
             id,
             cause,
@@ -86,20 +85,20 @@ impl Seen<'_> {
         };
         let left = u64::try_from(*left).ok().map(Duration::from_millis);
         let known = string(card).and_then(|card| text::decode(name, &card));
-        let claim = match known {
-            Some(found) => found.claim,
-            None => self.uncarded(name, owner, left, *count)?,
+        // Redisson writes down neither since when nor a ttl; our card has the ttl of the last renewal.
+        let (claim, ttl) = match known {
+            Some(found) => {
+                let ttl = Some(found.claim.ttl).filter(|_| found.claim.lease.is_none());
+                (found.claim, ttl)
+            }
+            None => (self.uncarded(name, owner, left, *count)?, None),
         };
-        // Redisson notes nowhere since when; what is known is the last renewal, and of a claim with a card its ttl.
-        let age = match left {
-            Some(left) => claim.lease.unwrap_or(claim.ttl).saturating_sub(left),
-            None => Duration::ZERO,
-        };
+        let renewed = ttl.zip(left).map(|(ttl, left)| ttl.saturating_sub(left));
         let state = match string(state)?.as_str() {
-            "h" => PlaceState::Held { fence: self.token.filter(|_| claim.is_exclusive()), since: age },
+            "h" => PlaceState::Held { fence: self.token.filter(|_| claim.is_exclusive()), since: None },
             _ => PlaceState::Waiting,
         };
-        Some(PlaceView { claim: Arc::new(claim), about: None, state, age, left, health: Health::Unknown })
+        Some(super::place(claim, state, None, left, renewed))
     }
 
     /// A claim of which only its owner is known.
