@@ -1,4 +1,5 @@
 //! What a survey says of the times of a claim.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,8 +39,8 @@ async fn renew(engine: &dyn Engine, claim: &Claim) {
 
 async fn place(engine: &dyn Engine, claim: &Claim) -> PlaceView {
     let survey = engine.survey(&Scope::Exact(claim.name.clone()), Look::Once).await.unwrap();
-    let places = survey.lines.into_iter().flat_map(|line| line.places);
-    places.into_iter().find(|place| place.claim.id == claim.id).unwrap()
+    let mut places = survey.lines.into_iter().flat_map(|line| line.places);
+    places.find(|place| place.claim.id == claim.id).unwrap()
 }
 
 async fn pass(seconds: u64) {

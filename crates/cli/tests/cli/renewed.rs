@@ -40,9 +40,11 @@ impl Shop {
         Running::of(self.bramah(args))
     }
 
+    #[track_caller]
     fn hold(&self, name: &str, flags: &[&str]) -> Running {
         let mut holder = self.start(&[&["run", name], flags, &["--", "sh", "-c", "echo in; cat"]].concat());
-        assert_eq!(holder.line(), "in");
+        let line = holder.line();
+        assert_eq!(line, "in", "{}", holder.talk());
         holder
     }
 
