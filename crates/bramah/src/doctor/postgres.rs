@@ -44,16 +44,17 @@ fn judge(facts: &Facts) -> Vec<Finding> {
     findings.push(failover(facts));
     findings.push(connections(facts.connections));
     findings.extend(facts.room.map(room));
-    findings.push(match &*facts.forbidden {
-        [] => Finding::new(Severity::Ok, "postgres.rights", "this user may use all tables"),
-        tables => Finding::new(
+    findings.extend(match &*facts.forbidden {
+        [] if facts.unfit.is_some() => None,
+        [] => Some(Finding::new(Severity::Ok, "postgres.rights", "this user may use all tables")),
+        tables => Some(Finding::new(
             Severity::Problem,
             "postgres.rights",
             format!(
                 "this user may not read and write {}; grant SELECT, INSERT, UPDATE and DELETE",
                 tables.join(", ")
             ),
-        ),
+        )),
     });
     if facts.room.is_some() {
         let text = "mode=session: a wait has a connection of its own, and its end tells the waiter";

@@ -103,9 +103,10 @@ follow each other faster than they can be looked at may be seen as one.";
 pub(super) const REVOKE: &str = "\
 A wish and no more: the lock is held until its holder releases it. `bramah run` says that it was
 asked, and passes a signal on to its command if it was told so (--on-revoke); in a program it is
-Guard::asked, with Curator the listener of makeRevocable. Told at once where the store can push, else
-with the holder's next renewal. Whoever renews a lock that was left behind is told, too. Refused in
-the session mode of a database, in Redisson's layout, and for holders that are other programs.
+Guard::asked, with Curator the listener of makeRevocable. Told at once where the store can push,
+else with the holder's next renewal. Whoever renews a lock that was left behind is told, too.
+Refused in the session mode of a database, in Redisson's layout, and for holders that are other
+programs.
 Exit code 1 if nobody holds it.
 
 Example:

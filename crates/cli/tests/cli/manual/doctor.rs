@@ -31,6 +31,12 @@ fn look(case: &str, url: &str, code: i32, hidden: &[(&str, &str)]) {
     for (day, kept) in hidden {
         found = found.replace(day, kept);
     }
+    // How many there are depends on the moment.
+    let rows = found.lines().map(|row| match row.split_once(" connections are in use") {
+        Some((_, rest)) => format!("  ok       SOME connections are in use{rest}\n"),
+        None => format!("{row}\n"),
+    });
+    found = rows.collect();
     Kept::all([(format!("doctor-{case}.txt"), format!("{found}exit {code}\n"))]).or_fail();
 }
 
@@ -154,13 +160,17 @@ fn zookeeper_with_an_observer() {
 #[test]
 fn postgres_without_tables() {
     let server = Postgres::start().unwrap();
-    look("postgres-no-tables", &server.url(), 64, &[(&server.address(), "HOST:5432")]);
+    let version = server.sql("SHOW server_version").unwrap();
+    let hidden = [(&*server.address(), "HOST:5432"), (version.trim(), "VERSION")];
+    look("postgres-no-tables", &server.url(), 1, &hidden);
 }
 
 #[test]
 fn mariadb_without_tables() {
     let server = MariaDb::start().unwrap();
-    look("mariadb-no-tables", &server.url(), 64, &[(&server.address(), "HOST:3306")]);
+    let version = server.sql("SELECT VERSION()").unwrap();
+    let hidden = [(&*server.address(), "HOST:3306"), (version.trim(), "VERSION")];
+    look("mariadb-no-tables", &server.url(), 1, &hidden);
 }
 
 /// As an init that was interrupted leaves it.
