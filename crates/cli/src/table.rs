@@ -24,7 +24,11 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], cuts: &[Cut], room: Op
     for row in std::iter::once(&heads).chain(rows) {
         let mut line = String::new();
         for (cell, &width) in row.iter().zip(&widths).filter(|(_, width)| **width > 0) {
-            line.push_str(&format!("{:width$}{:GAP$}", cut(cell, width), ""));
+            let cell = cut(cell, width);
+            let missing = width.saturating_sub(self::width(&cell)) + GAP;
+            // Not by a width in a format: that has a limit, and texts of others have none.
+            line.push_str(&cell);
+            line.extend(std::iter::repeat_n(' ', missing));
         }
         out.push_str(line.trim_end());
         out.push('\n');

@@ -103,8 +103,11 @@ async fn insist(session: &Session, want: &Want, until: Option<Moment>) -> Result
             Some(until) => clock.now() >= until,
         };
         if over {
-            again?;
-            break;
+            // What was lost before the command began was not the command's.
+            match again {
+                Err(error) if error.kind() != ErrorKind::Lost => return Err(error.into()),
+                _ => break,
+            }
         }
         // The first time it is taken as what it is in use as.
         if round > 1 {

@@ -102,7 +102,12 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
         if core.is_closed() {
             return Err(core.closed_error());
         }
-        if answer.is_ok() && trouble.is_some() {
+        let is_answered = match &answer {
+            Ok(_) => true,
+            // Refused, but by a store that is there. One that has dropped the session may be about to fail the next call.
+            Err(error) => !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost),
+        };
+        if is_answered {
             trouble = Trouble::none();
             core.end_outage();
         }
@@ -122,6 +127,7 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                 }
                 // The answer took as long as the hold lasts: ask again, which moves the store's expiry, unless the
                 // claim was given up meanwhile.
+                attempt.doubt = true;
                 if seat.phase() >= Phase::Lost {
                     seat = attempt.sit_anew(&seat, want, wait);
                 }
@@ -134,7 +140,8 @@ async fn walk(handle: &Arc<Handle>, want: &Want, patience: Patience) -> Result<O
                     core.arm_places();
                 }
                 match rest(core, &seat, wake, sleep, patience.deadline()).await {
-                    Rested::Granted(fence) if want.lease.is_none() => {
+                    // A push to an id that may have been entered twice may be about the first time: that is asked about.
+                    Rested::Granted(fence) if want.lease.is_none() && !attempt.doubt => {
                         let now = core.clock.now();
                         if seat.hold_pushed(now) {
                             return Ok(Some(attempt.granted(&seat, want, fence, None, (started, now))));

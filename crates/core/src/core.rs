@@ -85,6 +85,8 @@ pub(crate) struct Core {
     hindrance: Mutex<Option<(Moment, Error)>>,
     /// Why the store does not answer, while somebody waits for it, and until when that is taken to be so.
     outage: Mutex<Option<(Moment, Error)>>,
+    /// Whether there is one: every answer looks at this.
+    is_out: AtomicBool,
     closing: Mutex<Option<Arc<Gone>>>,
 }
 
@@ -115,6 +117,7 @@ impl Core {
             doubt_until_ns: AtomicU64::new(0),
             hindrance: Mutex::default(),
             outage: Mutex::default(),
+            is_out: AtomicBool::new(false),
             closing: Mutex::new(None),
         };
         core.set_ttl(ttl);
@@ -177,9 +180,14 @@ impl Core {
             true => Arc::new(Opening { ttl: longest, ..(*self.opening).clone() }),
             false => self.opening.clone(),
         };
-        let ttl = self.whole(self.engine.open(opening)).await?;
-        self.set_ttl(if ttl == Duration::MAX { ttl } else { ttl.min(self.opening.ttl) });
-        Ok(())
+        // The ttl belongs to the answer, also if nobody waits for it any more: claims go on in the session that was opened.
+        let (core, opened) = (self.clone(), self.engine.open(opening));
+        let reply = Reply::later(async move {
+            let ttl = settle(opened).await?;
+            core.set_ttl(if ttl == Duration::MAX { ttl } else { ttl.min(core.opening.ttl) });
+            Ok(())
+        });
+        self.whole(reply).await
     }
 
     /// Asks about a hold and awaits the answer, as [`whole`](Core::whole). `None`: the claim is being left, and is asked about no more.
@@ -272,10 +280,14 @@ impl Core {
     pub(crate) fn begin_outage(&self, error: Error, span: Duration) {
         let until = self.clock.now() + span;
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some((until, error));
+        self.is_out.store(true, Ordering::Release);
     }
 
+    /// The store has answered somebody.
     pub(crate) fn end_outage(&self) {
-        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.is_out.load(Ordering::Acquire) && self.is_out.swap(false, Ordering::AcqRel) {
+            *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 
     /// Why the store does not answer. Of some of its nodes perhaps: other waiters may be served meanwhile.

@@ -372,7 +372,11 @@ impl Shift {
                 }
             }
         }
-        renewal.asked.into_iter().filter_map(|id| kept.seat(id)).for_each(|seat| seat.ask());
+        if !renewal.asked.is_empty() {
+            let asked: HashSet<_> = renewal.asked.into_iter().collect();
+            let seats = kept.core.seats();
+            seats.iter().filter(|(_, seat)| asked.contains(&seat.id)).for_each(|(_, seat)| seat.ask());
+        }
         if !unknown.is_empty() {
             kept.retry_soon(now);
         }

@@ -66,7 +66,9 @@ impl Trouble {
             "{}: the store has not answered for {span:.1?}; is it up, and the way to it open?",
             want.name
         );
-        Error::new(ErrorKind::Unavailable, text)
+        let error = Error::new(ErrorKind::Unavailable, text);
+        core.begin_outage(error.clone(), core.pace());
+        error
     }
 }
 
@@ -78,7 +80,8 @@ pub(crate) fn busy(core: &Core, want: &Want) -> Error {
 
 /// The error for a lock that did not become free in time.
 pub(crate) fn timeout(core: &Core, want: &Want, started: Moment) -> Error {
-    if let Some(error) = core.hindrance() {
+    // Perhaps it was another waiter of the session that asked in vain.
+    if let Some(error) = core.hindrance().or_else(|| core.outage()) {
         return error;
     }
     let waited = core.clock.now().since(started);

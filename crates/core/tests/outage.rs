@@ -168,3 +168,21 @@ async fn closing_the_session_ends_a_wait_for_a_store_that_is_down() {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     let _ = closing.await.unwrap();
 }
+
+/// A store that refuses is there: what it refused before is no outage any more.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_an_outage() {
+    let (store, session, _) = opened().await;
+    let held = session.semaphore("a", 3).unwrap().permits(1).lock().await.unwrap();
+    store.state.send_replace(State::Down);
+    let mutex = session.mutex("a").unwrap();
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    while session.hindrance().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store.state.send_replace(State::Up);
+    let error = waiter.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(session.hindrance().is_none(), "it is still said to be out of reach");
+    held.release().await;
+}

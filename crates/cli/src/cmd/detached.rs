@@ -45,7 +45,7 @@ pub(crate) async fn lock(store: &Store, plan: &Lock) -> Result<Exit, Failure> {
             Ok(Exit::Command(plan.busy_code))
         }
         Err(failure) => {
-            cmd::close_after(session, Some(&failure)).await;
+            cmd::close_after(session, Some(&failure), &wait).await;
             Err(failure)
         }
     }

@@ -23,6 +23,7 @@ use crate::{
     exit::{Exit, Failure},
     plan::{Errand, Plan, Task},
     store::Store,
+    wait::Wait,
 };
 
 /// How long the end of a command waits for the store to confirm that everything is withdrawn. Dropping the session
@@ -100,9 +101,10 @@ async fn close_by(session: Session, until: Moment) {
 }
 
 /// Closes the session of a command that did not get its lock. A store that is out of reach is not waited for: what was left
-/// there ends with its ttl.
-async fn close_after(session: Session, failure: Option<&Failure>) {
-    let is_down = failure.is_some_and(|failure| failure.exit == Exit::Unreachable);
+/// there ends with its ttl. One that answers, and only says that it is not ready, gets the time to take back what it has granted.
+async fn close_after(session: Session, failure: Option<&Failure>, wait: &Wait) {
+    let is_unreachable = failure.is_some_and(|failure| failure.exit == Exit::Unreachable);
+    let is_down = is_unreachable && (wait.until.is_none() || session.hindrance().is_some());
     close_by(session, Clock::boot().now() + if is_down { UNREACHED } else { CLOSING }).await;
 }
 

@@ -101,7 +101,7 @@ fn a_url_that_is_wrong_is_an_error_and_a_store_that_cannot_be_used_a_report() {
     let report: Value = serde_json::from_str(&page).unwrap();
     assert_eq!(
         (&report["v"], &report["healthy"], &report["times"]),
-        (&1.into(), &false.into(), &Value::Null)
+        (&2.into(), &false.into(), &Value::Null)
     );
     assert_eq!(codes(&report, "problem"), ["store.corrupt"]);
     assert!(report["findings"][0]["text"].as_str().unwrap().contains("foreign"), "{page}");
@@ -115,17 +115,17 @@ fn memory_ends_with_the_process_and_json_is_version_two() {
         r#"{"v":2,"store":"memory:","healthy":true,"promises":{"#,
         r#""crash":{"is":"after_ttl","text":"a lock is kept by a lease that its process renews: "#,
         r#"after a crash it is free when the ttl is over","latest":{"ttl_percent":100,"more_ms":2000}},"#,
-        r#""detached":{"is":"no","text":"no: nothing here outlives the process"},"#,
-        r#""excludes":{"is":"process","text":"the tasks of one process that share one connection"},"#,
+        r#""detached":{"is":"no","text":"no: nothing here outlives the process","latest":null},"#,
+        r#""excludes":{"is":"process","text":"the tasks of one process that share one connection","latest":null},"#,
         r#""fence":{"is":"clocked","text":"each is larger than the one before, also after the store "#,
-        r#"has lost its data, while the wall clock is right"},"#,
+        r#"has lost its data, while the wall clock is right","latest":null},"#,
         r#""freeze":{"is":"expires","text":"the locks of a process that stands still go on after the ttl; "#,
-        r#"what it still writes a fence must stop"},"#,
+        r#"what it still writes a fence must stop","latest":null},"#,
         r#""leases":{"is":"stored","text":"a fixed lease is ended by the store, also when its process "#,
-        r#"stands still"},"#,
-        r#""modes":{"is":"permits","text":"mutex, read-write, and permits of any number"},"#,
-        r#""order":{"is":"fifo","text":"first come, first served"},"#,
-        r#""wakes":{"is":"pushed","text":"a waiter is told by the store; a timer stands behind that"}},"#,
+        r#"stands still","latest":null},"#,
+        r#""modes":{"is":"permits","text":"mutex, read-write, and permits of any number","latest":null},"#,
+        r#""order":{"is":"fifo","text":"first come, first served","latest":null},"#,
+        r#""wakes":{"is":"pushed","text":"a waiter is told by the store; a timer stands behind that","latest":null}},"#,
         r#""findings":[{"severity":"note","code":"memory.ends_with_process","text":"the store is in this "#,
         r#"process and ends with it; for locks between processes use file:///dir"},"#,
         r#"{"severity":"ok","code":"host.wall_clock","text":"the wall clock is past 2023, so fences can rise by it"},"#,

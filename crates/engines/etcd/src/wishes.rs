@@ -16,9 +16,6 @@ use crate::{
     room::Room,
 };
 
-/// How many wishes for past claims a renewal removes at the most.
-const TIDIED: usize = 8;
-
 /// A wish as it is stored.
 pub(crate) struct Wish {
     pub(crate) id: ClaimId,
@@ -53,7 +50,8 @@ impl Inner {
         found.into_iter().filter_map(wish).collect()
     }
 
-    /// Removes wishes for claims that are gone, some at a time; what fails is done the next time, or goes with the lease.
+    /// Removes a wish for a claim that is gone, one with each renewal, which waits for it; what fails is done another time, or goes with
+    /// the lease.
     pub(crate) async fn tidy_wishes(
         &self,
         room: &Room,
@@ -63,12 +61,24 @@ impl Inner {
     ) {
         let is_known =
             |wish: &&Wish| room.known(wish.id).is_some() || claims.iter().any(|claim| claim.id == wish.id);
-        for wish in wishes.iter().filter(|wish| !is_known(wish)).take(TIDIED) {
-            // A claim whose entry is being answered is in the store, and not known here yet.
-            let compare = vec![ops::created(&Span::one(&wish.kv.value), 0)];
-            let txn = TxnRequest { compare, success: vec![ops::delete(&wish.kv.key)], failure: Vec::new() };
-            if let Err(trouble) = self.net.txn(txn, patience).await {
-                debug!(?trouble, "a wish for a claim that is gone stays for now");
+        let past: Vec<&Wish> = wishes.iter().filter(|wish| !is_known(wish)).collect();
+        // By turns, as one that cannot be removed yet is not to keep the others.
+        let turn = usize::try_from(self.clock.now().ns() / 1_000).unwrap_or(0);
+        let Some(wish) = past.get(turn % past.len().max(1)) else { return };
+        // A claim whose entry is being answered is in the store, and not known here yet. The key of a mutex is the session's: it may be
+        // that of a later claim.
+        let (key, delete) = (Span::one(&wish.kv.value), ops::delete(&wish.kv.key));
+        let later = ops::none_before(&key, wish.kv.create_revision.saturating_add(1));
+        for compare in [ops::created(&key, 0), later] {
+            let txn =
+                TxnRequest { compare: vec![compare], success: vec![delete.clone()], failure: Vec::new() };
+            match self.net.txn(txn, patience).await {
+                Ok(done) if !done.succeeded => {}
+                Ok(_) => return,
+                Err(trouble) => {
+                    debug!(?trouble, "a wish for a claim that is gone stays for now");
+                    return;
+                }
             }
         }
     }

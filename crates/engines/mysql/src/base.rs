@@ -197,17 +197,11 @@ impl Base for Database {
         self.standing(&claim, text, patience).await
     }
 
-    async fn granted(
-        self: Arc<Self>,
-        names: Vec<Name>,
-        sessions: Vec<SessionId>,
-        patience: Duration,
-    ) -> Result<Vec<(ClaimId, Fence)>> {
+    async fn granted(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<Vec<(ClaimId, Fence)>> {
         let text = format!(
             "SELECT LOWER(HEX(session)), seq, COALESCE(raised, ticket) FROM bramah_claims FORCE INDEX (bramah_claims_line) \
-              WHERE name IN ({}) AND held = 1 AND session IN ({}) AND expires > {NOW}",
+              WHERE name IN ({}) AND held = 1 AND expires > {NOW}",
             names.iter().map(|name| bytes(name.as_str())).collect::<Vec<_>>().join(", "),
-            sessions.iter().map(|session| id(*session)).collect::<Vec<_>>().join(", "),
         );
         // Everybody who waits would wait for it behind those who call.
         let rows = self.desk.keep(text, patience).await?;
@@ -270,7 +264,7 @@ impl Base for Database {
 
     async fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> Result<()> {
         let text = format!("CALL bramah_nudge({})", bytes(name.as_str()));
-        self.desk.keep(text, patience).await.map(drop)
+        self.desk.call(text, patience).await.map(drop)
     }
 
     async fn wish(self: Arc<Self>, claim: ClaimId, patience: Duration) -> Result<()> {

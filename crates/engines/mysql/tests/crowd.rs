@@ -8,7 +8,7 @@ use std::time::Duration;
 use bramah_conformance::Crowd;
 use bramah_lab::MariaDb as Server;
 
-use crate::stage::{SOON, flavors, ready, session, until_waiting};
+use crate::stage::{SOON, flavors, lock, ready, session, until_waiting};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -120,5 +120,31 @@ async fn idle_waiters_of_a_process_are_one_question() {
             "{calls} calls for {CROWD} idle waiters in four rounds of renewals"
         );
         crowd.serve().await.unwrap();
+    }
+}
+
+/// Nobody tells a waiter behind the first, and it does not ask: the renewal finds it out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_behind_the_first_learns_that_the_server_does_not_answer() {
+    for flavor in flavors() {
+        let server = ready(flavor, &[]).await;
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            sessions.push(session(&server.url(), TTL).await);
+        }
+        let guard = lock(&sessions[0], "behind").await;
+        let mut waiters = tokio::task::JoinSet::new();
+        for (ahead, session) in sessions[1..].iter().enumerate() {
+            let mutex = session.mutex("behind").unwrap();
+            waiters.spawn(async move { mutex.lock().await.unwrap().release().await });
+            until_waiting(&server, ahead + 1);
+        }
+        server.freeze().unwrap();
+        let told = || sessions[2].hindrance().map(|_| ()).ok_or_else(|| "not told".to_owned());
+        let told = bramah_lab::until("the last waiter to learn of it", SOON, told);
+        server.thaw().unwrap();
+        told.unwrap();
+        guard.release().await;
+        waiters.abort_all();
     }
 }

@@ -15,6 +15,14 @@
 -- no further than 32. Plans are cached per connection, and one that was made while the table was almost empty would scan the
 -- table when it is not: so the functions run with enable_seqscan off, and no index has the order of tickets without the name.
 
+-- Tables of versions 1 and 2 are altered below: they are locked in the order in which renewals use them.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = to_regclass('bramah_claims') AND conname = 'bramah_claims_session_seq_key') THEN
+    LOCK TABLE bramah_sessions, bramah_claims IN ACCESS EXCLUSIVE MODE;
+  END IF;
+END $$;
+
 CREATE TABLE IF NOT EXISTS bramah_schema (
   version integer NOT NULL PRIMARY KEY,
   since   timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -410,7 +418,8 @@ BEGIN
     SELECT name, session FROM bramah_watchers WHERE until < v_now - interval '1 minute' ORDER BY until LIMIT 50
        FOR UPDATE SKIP LOCKED
   );
-  SELECT max(ticket) INTO v_last FROM bramah_claims;
+  -- Any ticket that was drawn will do: some are looked at, not all.
+  SELECT max(c.ticket) INTO v_last FROM (SELECT ticket FROM bramah_claims LIMIT 100) c;
   FOR v_name IN
     SELECT f.name FROM bramah_floors f
      WHERE f.fence <= v_last AND NOT EXISTS (SELECT FROM bramah_claims c WHERE c.name = f.name) LIMIT 50

@@ -216,17 +216,11 @@ impl Base for Database {
         self.standing(&claim, text, patience).await
     }
 
-    async fn granted(
-        self: Arc<Self>,
-        names: Vec<Name>,
-        sessions: Vec<SessionId>,
-        patience: Duration,
-    ) -> Result<Vec<(ClaimId, Fence)>> {
+    async fn granted(self: Arc<Self>, names: Vec<Name>, patience: Duration) -> Result<Vec<(ClaimId, Fence)>> {
         let text = format!(
             "SELECT replace(session::text, '-', ''), seq, coalesce(raised, ticket) FROM bramah_claims \
-              WHERE name IN ({}) AND held AND session IN ({}) AND until > clock_timestamp()",
+              WHERE name IN ({}) AND held AND until > clock_timestamp()",
             listed(&names),
-            sessions.iter().map(|session| uuid(*session)).collect::<Vec<_>>().join(", "),
         );
         let rows = self.desk.keep(text, patience).await?;
         self.desk.read(&rows, |row| Reader(row).granted())
@@ -282,7 +276,7 @@ impl Base for Database {
 
     async fn nudge(self: Arc<Self>, name: Name, patience: Duration) -> Result<()> {
         let text = format!("SELECT bramah_nudge({})", quoted(name.as_str()));
-        self.desk.keep(text, patience).await.map(drop)
+        self.desk.call(text, patience).await.map(drop)
     }
 
     async fn wish(self: Arc<Self>, id: ClaimId, patience: Duration) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bramah_core::Result;
+use bramah_core::{Clock, ErrorKind, Result};
 use sqlx::Row;
 
 use crate::base::Database;
@@ -22,6 +22,9 @@ pub(crate) const VERSION: i64 = 3;
 /// How long writing it may take: others may be using what is there.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The pause before it is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
 impl Database {
     pub(crate) async fn init(&self) -> Result<()> {
         let version = "SELECT coalesce(max(version), 0)::bigint FROM bramah_schema".to_owned();
@@ -32,8 +35,20 @@ impl Database {
                 return Err(self.other_version(version));
             }
         }
-        // One at a time, and all of it or nothing: several statements in one message are one transaction.
-        let text = format!("SELECT pg_advisory_xact_lock(1651663213, 0);\n{SCHEMA}");
-        self.desk.call(text, PATIENCE).await.map(drop)
+        // One at a time, and all of it or nothing: several statements in one message are one transaction. Whoever waits for a lock of a
+        // table has everybody wait behind it, renewals too: so it does not wait for long, and tries again.
+        let text =
+            format!("SET LOCAL lock_timeout = '1s'; SELECT pg_advisory_xact_lock(1651663213, 0);\n{SCHEMA}");
+        let clock = Clock::boot();
+        let until = clock.now() + PATIENCE;
+        loop {
+            match self.desk.call(text.clone(), PATIENCE).await {
+                Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < until => {
+                    tracing::debug!(%error, "the tables are in use; trying again");
+                    clock.nap(PAUSE).await;
+                }
+                done => return done.map(drop),
+            }
+        }
     }
 }

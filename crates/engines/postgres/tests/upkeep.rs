@@ -218,3 +218,24 @@ async fn tables_of_older_versions_are_refused_and_init_brings_them_up_to_date() 
         postgres.init().await.unwrap();
     }
 }
+
+/// Whoever waits for the lock of a table has everybody wait behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_does_not_stop_renewals_behind_the_transaction_of_somebody_else() {
+    let server = Server::start().unwrap();
+    server.sql(&format!("SET ROLE bramah; {}", OLDER[1].1)).unwrap();
+    let mut reader = server.console().unwrap();
+    assert_eq!(reader.ask("BEGIN; SELECT count(*) FROM bramah_claims;").unwrap(), "0");
+    let postgres = Postgres::from_url(&server.url()).unwrap();
+    let init = tokio::spawn(async move { postgres.init().await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bramah' AND wait_event_type = 'Lock'";
+    let waits = || if server.sql(waits)? == "0" { Err("not yet".to_owned()) } else { Ok(()) };
+    bramah_lab::until("init to wait for the tables", SOON, waits).unwrap();
+    let renewal = "SET statement_timeout = '20s'; SELECT count(*) FROM \
+                   bramah_renew('00000000000000000000000000000001', '{1}', '{600000}', '{600000}', 0, 9)";
+    server.sql(renewal).unwrap();
+    assert!(!init.is_finished(), "the tables are being read");
+    reader.say("COMMIT;").unwrap();
+    init.await.unwrap().unwrap();
+    drop(session(&server.url(), SOON).await);
+}

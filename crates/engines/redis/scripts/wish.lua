@@ -5,7 +5,8 @@
 local numbers, mine = redis.call('GET', KEYS[1]) or '', ARGV[1]
 local is_noted = false
 for at = 1, #numbers, 12 do is_noted = is_noted or string.sub(numbers, at, at + 11) == mine end
-if not is_noted then numbers = numbers .. mine end
+-- No more than the last hundred: those of past claims are nobody's any more.
+if not is_noted then numbers = string.sub(numbers .. mine, -1200) end
 -- Those of other claims are kept for as long as they were to be.
 local left = math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2]))
 redis.call('SET', KEYS[1], numbers, 'PX', string.format('%d', left))

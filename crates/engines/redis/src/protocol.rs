@@ -33,7 +33,7 @@ use crate::{
     hints::Hints,
     layout::{Entry, Item, Place, Scheme, Way, redisson::Form},
     preflight, renewal,
-    replicas::Unconfirmed,
+    replicas::{TakenBack, Unconfirmed},
     text,
 };
 
@@ -64,6 +64,7 @@ pub(crate) struct Protocol<D> {
     pub(crate) replicas_seen: Mutex<HashMap<Arc<str>, u64>>,
     /// What replicas are being asked about.
     pub(crate) unconfirmed: Unconfirmed,
+    pub(crate) taken_back: TakenBack,
 }
 
 /// A session of this process.
@@ -127,6 +128,7 @@ impl<D: Driver> Protocol<D> {
             examined: AtomicBool::new(false),
             replicas_seen: Mutex::default(),
             unconfirmed: Unconfirmed::default(),
+            taken_back: TakenBack::default(),
         }
     }
 
@@ -254,6 +256,9 @@ impl<D: Driver> Protocol<D> {
 
     pub(crate) async fn claim(self: &Arc<Self>, claim: Arc<Claim>) -> Result<Standing> {
         self.terms.check_claim(&claim)?;
+        if !claim.again && self.terms.replicas != Replicas::None && self.taken_back.has(claim.id) {
+            return Ok(Standing::Gone);
+        }
         let place = self.scheme.place(&claim.name);
         let text = self.scheme.text(&claim, &place)?;
         let item = self.item(&claim, &place, &text);
@@ -430,6 +435,7 @@ impl<D: Driver> Protocol<D> {
 
     pub(crate) async fn withdraw(&self, claim: Arc<Claim>, exit: Exit) -> Result<()> {
         self.ears.forget(claim.id);
+        self.taken_back.forget(claim.id);
         let place = self.scheme.place(&claim.name);
         let text = self.scheme.text(&claim, &place)?;
         let record = match &exit {

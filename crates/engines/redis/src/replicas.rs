@@ -1,7 +1,7 @@
 //! Grants that count only once enough replicas have them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -53,7 +53,10 @@ impl<D: Driver> Protocol<D> {
         };
         match self.take_back(item, patience).await {
             true => Err(error.with_no_effect()),
-            false => Err(error),
+            false => {
+                self.taken_back.note(claim.id);
+                Err(error)
+            }
         }
     }
 
@@ -159,6 +162,30 @@ impl Unconfirmed {
     }
 
     fn grants(&self) -> MutexGuard<'_, HashMap<ClaimId, Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Claims whose withdrawal was sent and not answered. It may arrive late, and would end the same claim if that were entered again: their
+/// ids are not used any more.
+#[derive(Debug, Default)]
+pub(crate) struct TakenBack(Mutex<HashSet<ClaimId>>);
+
+impl TakenBack {
+    fn note(&self, id: ClaimId) {
+        self.ids().insert(id);
+    }
+
+    /// Whether the id is one of them. Core withdraws such a claim until it is gone, and then it can be forgotten.
+    pub(crate) fn has(&self, id: ClaimId) -> bool {
+        self.ids().contains(&id)
+    }
+
+    pub(crate) fn forget(&self, id: ClaimId) {
+        self.ids().remove(&id);
+    }
+
+    fn ids(&self) -> MutexGuard<'_, HashSet<ClaimId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -49,12 +49,11 @@ pub trait Base: Debug + Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<Answer>> + Send;
 
-    /// Which claims of these sessions are held in these lines, and with which fences: for waiters that are not told. What it costs
+    /// Which claims, of whatever session, are held in these lines, and with which fences: for waiters that are not told. What it costs
     /// depends on the number of lines and holders, not on that of waiters.
     fn granted(
         self: Arc<Self>,
         names: Vec<Name>,
-        sessions: Vec<SessionId>,
         patience: Duration,
     ) -> impl Future<Output = Result<Vec<(ClaimId, Fence)>>> + Send;
 

@@ -42,16 +42,16 @@ async fn run<B: Base>(poll: Arc<Poll>, base: Arc<B>, wakes: Arc<Wakes>) {
         if timeout(pause.mul_f64(0.75 + fastrand::f64() / 2.0), poll.hint.notified()).await.is_ok() {
             pause = PAUSE.0;
         }
-        let (names, sessions) = wakes.lines();
+        let names = wakes.lines();
         if names.is_empty() {
             poll.runs.store(false, Ordering::Release);
             // Somebody may have come in between, and seen that we are here.
-            if wakes.lines().0.is_empty() || poll.runs.swap(true, Ordering::AcqRel) {
+            if wakes.lines().is_empty() || poll.runs.swap(true, Ordering::AcqRel) {
                 return;
             }
             continue;
         }
-        let granted = match base.clone().granted(names, sessions, base.timeout()).await {
+        let granted = match base.clone().granted(names, base.timeout()).await {
             Ok(granted) => granted,
             Err(error) => {
                 tracing::debug!(%error, "it was not found out who has been granted");

@@ -162,6 +162,9 @@ where
         };
         let until = *until.get_or_insert_with(|| self.clock.now() + patience);
         let left = || until.since(self.clock.now());
+        if left().is_zero() {
+            return Err(Trouble::Silent(patience));
+        }
         while let Some(mut connection) = self.rested() {
             match timeout(left(), rows(&mut connection, text.clone())).await {
                 Err(_) => return Err(Trouble::Silent(patience)),

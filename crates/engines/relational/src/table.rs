@@ -1,7 +1,7 @@
 //! The engine.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     ops::RangeInclusive,
     os::fd::OwnedFd,
@@ -13,8 +13,8 @@ use std::{
 };
 
 use bramah_core::{
-    Claim, ClaimId, Engine, Error, ErrorKind, Exit, Look, Name, Opening, Profile, Renewal, Reply, Result,
-    Scope, SessionId, Standing, Survey, Wait, Wake,
+    Claim, ClaimId, Clock, Engine, Error, ErrorKind, Exit, Look, Name, Opening, Profile, Renewal, Reply,
+    Result, Scope, SessionId, Standing, Survey, Wait, Wake,
 };
 use bramah_remote::Flights;
 
@@ -53,8 +53,9 @@ pub struct Inner<B> {
     wakes: Arc<Wakes>,
     flights: Arc<Flights>,
     poll: Arc<Poll>,
-    lanes: Lanes,
+    lanes: Arc<Lanes>,
     examined: AtomicBool,
+    clock: Clock,
 }
 
 impl<B: Base> Table<B> {
@@ -66,8 +67,9 @@ impl<B: Base> Table<B> {
             wakes: Arc::default(),
             flights: Arc::default(),
             poll: Arc::default(),
-            lanes: Lanes::default(),
+            lanes: Arc::default(),
             examined: AtomicBool::new(false),
+            clock: Clock::boot(),
         }))
     }
 
@@ -170,7 +172,13 @@ impl<B: Base> Inner<B> {
 
     /// What the database says to a claim, in its turn.
     async fn said(&self, claim: Arc<Claim>, patience: Duration) -> Result<Answer> {
+        let began = self.clock.now();
         let call = self.begin(&claim.name, Kind::Claim, patience).await?;
+        if self.clock.now().since(began) > claim.ttl / 2 {
+            // Core counts a hold from before it queued here: little would be left of it, or nobody waits for it any more.
+            let text = format!("{}: more calls about {} than it can answer", self.base.server(), claim.name);
+            return Err(Error::new(ErrorKind::Unavailable, text).with_no_effect());
+        }
         let answer = match claim.again {
             true => self.base.clone().ask(claim, patience).await,
             false => self.base.clone().enter(claim, patience).await,
@@ -183,7 +191,7 @@ impl<B: Base> Inner<B> {
         self.lanes.begin(name, kind, patience).await.ok_or_else(|| {
             let text =
                 format!("{}: no call about {name} was answered for {patience:.1?}", self.base.server());
-            Error::new(ErrorKind::Unavailable, text)
+            Error::new(ErrorKind::Unavailable, text).with_no_effect()
         })
     }
 
@@ -199,6 +207,7 @@ impl<B: Base> Inner<B> {
                 Err(error) => {
                     tracing::debug!(%error, "claims were not renewed");
                     renewal.unknown.extend(batch.iter().map(|claim| claim.id));
+                    self.find_out(&batch);
                     continue;
                 }
             };
@@ -208,7 +217,7 @@ impl<B: Base> Inner<B> {
                 match found.remove(&claim.id.seq) {
                     None => renewal.gone.push(claim.id),
                     // A waiter that does not know was not told.
-                    Some(renewed) if renewed.held => self.wakes.ask(claim.id),
+                    Some(renewed) if renewed.held => drop(self.wakes.ask(claim.id)),
                     Some(_) => {
                         renewal.waiting.push(claim.id);
                         waiting.push(claim.name.clone());
@@ -223,10 +232,10 @@ impl<B: Base> Inner<B> {
         }
         waiting.sort_unstable();
         waiting.dedup();
-        if !waiting.is_empty()
-            && let Err(error) = self.advance(waiting, patience).await
-        {
-            tracing::debug!(%error, "lines were not advanced");
+        if !waiting.is_empty() {
+            // Nobody who holds a lock waits for that.
+            let (base, wakes, lanes) = (self.base.clone(), self.wakes.clone(), self.lanes.clone());
+            self.office.spawn(advance(base, wakes, lanes, waiting, patience));
         }
         // Last, and no reason for a renewal to fail.
         match self.base.clone().wishes(session, patience).await {
@@ -236,16 +245,15 @@ impl<B: Base> Inner<B> {
         renewal
     }
 
-    /// Advances those of these lines in which somebody has died, and has the first waiters ask that do not know that they are.
-    async fn advance(&self, names: Vec<Name>, patience: Duration) -> Result<()> {
-        for head in self.base.clone().heads(names, patience).await? {
-            if head.is_stuck {
-                self.base.clone().nudge(head.name, patience).await?;
-            } else {
-                self.wakes.head(head.id);
+    /// Has a waiter of each line ask that could not be renewed: it meets the error, and tells it or ends with it. Not all of them, for
+    /// the database may just be slow.
+    fn find_out(&self, claims: &[Arc<Claim>]) {
+        let mut asked: HashSet<&Name> = HashSet::new();
+        for claim in claims {
+            if !asked.contains(&claim.name) && self.wakes.ask(claim.id) {
+                asked.insert(&claim.name);
             }
         }
-        Ok(())
     }
 
     async fn withdraw(&self, claim: Arc<Claim>, exit: Exit, landing: impl Future<Output = ()>) -> Result<()> {
@@ -266,6 +274,34 @@ fn settle<T>(call: Call, answer: Result<T>) -> Result<T> {
         call.answered();
     }
     answer
+}
+
+/// Has the first waiters of these lines ask that do not know that they are, and advances those lines in which somebody has died.
+async fn advance<B: Base>(
+    base: Arc<B>,
+    wakes: Arc<Wakes>,
+    lanes: Arc<Lanes>,
+    names: Vec<Name>,
+    patience: Duration,
+) {
+    let heads = match base.clone().heads(names, patience).await {
+        Ok(heads) => heads,
+        Err(error) => return tracing::debug!(%error, "it was not found out who is first"),
+    };
+    for head in heads {
+        if !head.is_stuck {
+            wakes.head(head.id);
+            continue;
+        }
+        // One that waits for the lock of its name holds up no other line.
+        let (base, lanes) = (base.clone(), lanes.clone());
+        tokio::spawn(async move {
+            let Some(call) = lanes.begin(&head.name, Kind::Release, patience).await else { return };
+            if let Err(error) = settle(call, base.nudge(head.name, patience).await) {
+                tracing::debug!(%error, "a line was not advanced");
+            }
+        });
+    }
 }
 
 /// Claims by their numbers, so many at once, and the numbers that each batch answers for: all of them together for all.

@@ -31,7 +31,8 @@ impl Trouble {
         match self {
             Self::Full(patience) => unavailable(format!(
                 "{server}: all connections were in use for {patience:.1?}; raise pool= in the url, or ask less at once"
-            )),
+            ))
+            .with_no_effect(),
             Self::Unconnected(patience) => unavailable(format!(
                 "{server} did not answer the connection within {patience:.1?}; is it up, and the way to it open?"
             )),

@@ -97,12 +97,10 @@ impl Wakes {
         }
     }
 
-    /// A claim does not stand where its waiter believes: it asks.
-    pub(crate) fn ask(&self, id: ClaimId) {
+    /// A claim may not stand where its waiter believes: it asks. Whether anybody waits for it.
+    pub(crate) fn ask(&self, id: ClaimId) -> bool {
         let place = self.waiting().places.remove(&id);
-        if let Some(place) = place {
-            place.bell.ring(Woken::Ask);
-        }
+        place.is_some_and(|place| place.bell.ring(Woken::Ask))
     }
 
     /// It does not wait.
@@ -134,18 +132,14 @@ impl Wakes {
         }
     }
 
-    /// In which lines claims wait now, and of which sessions, each once.
-    pub(crate) fn lines(&self) -> (Vec<Name>, Vec<SessionId>) {
+    /// In which lines claims wait now, each once.
+    pub(crate) fn lines(&self) -> Vec<Name> {
         let mut waiting = self.waiting();
         waiting.places.retain(|_, place| !place.bell.is_deaf());
         let mut names: Vec<&Name> = waiting.places.values().map(|place| &place.name).collect();
         names.sort_unstable();
         names.dedup();
-        let names = names.into_iter().cloned().collect();
-        let mut sessions: Vec<SessionId> = waiting.places.keys().map(|id| id.session).collect();
-        sessions.sort_unstable();
-        sessions.dedup();
-        (names, sessions)
+        names.into_iter().cloned().collect()
     }
 
     /// A claim was granted.
@@ -297,6 +291,6 @@ mod tests {
         for text in ["", "g", "g 1", "g x 1", "g 1 x", "b", "b x", "z 1", "g  ", "w"] {
             wakes.hear(SESSION, text);
         }
-        assert_eq!(wakes.lines(), (vec![name()], vec![SESSION]));
+        assert_eq!(wakes.lines(), [name()]);
     }
 }

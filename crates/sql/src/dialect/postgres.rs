@@ -25,11 +25,14 @@ impl Words for Postgres {
 
     /// An `ERROR` is the end of the transaction: once its commit is in the log the server reports no such thing, but warns, or
     /// panics. A `FATAL` is the end of the connection, as when an administrator ends it, and may come after the commit and before its
-    /// answer; poolers use it as well. Class 08 and 40003 say themselves that it is not known.
+    /// answer; poolers use it as well. Class 08 and 40003 say themselves that it is not known, and what stands between may report the end
+    /// of a server as an error of 57P or 58.
     fn is_rolled_back(answer: &sqlx::Error) -> bool {
         let theirs = answer.as_database_error().and_then(|why| why.try_downcast_ref::<PgDatabaseError>());
         theirs.is_some_and(|why| {
-            why.severity() == PgSeverity::Error && !why.code().starts_with("08") && why.code() != "40003"
+            let is_unknown = |class: &&str| why.code().starts_with(*class);
+            why.severity() == PgSeverity::Error
+                && !["08", "40003", "57P", "58"].iter().any(|class| is_unknown(&class))
         })
     }
 

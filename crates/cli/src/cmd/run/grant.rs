@@ -64,7 +64,7 @@ async fn attempt(
         if failure.is_none() && plan.talk > Talk::Little && plan.busy_code != 0 {
             take::tell_busy(&session, &plan.want).await;
         }
-        cmd::close_after(session, failure.as_ref()).await;
+        cmd::close_after(session, failure.as_ref(), wait).await;
         Ok(())
     };
     let _ = signals.unless_told(closing).await;

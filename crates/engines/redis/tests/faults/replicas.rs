@@ -1,10 +1,17 @@
 //! Grants that count only when replicas have them.
 
-use bramah_core::{ErrorKind, Release, Session};
+use std::sync::Arc;
+
+use bramah_core::{
+    About, Claim, ClaimId, Engine, ErrorKind, Exit, Keep, Name, Opening, Release, Session, SessionId,
+    Standing, Wait,
+};
 use bramah_lab::{
     Fault, Loss, Proxy, Redis as Server, Replicated, Signal,
     servers::{self, Flavor},
 };
+
+use bramah_redis::Redis;
 
 use crate::rig::*;
 
@@ -325,6 +332,52 @@ async fn a_wait_that_ends_while_frozen_replicas_are_asked_is_not_busy_with_our_o
             assert!(error.to_string().contains(&format!("replicas={policy}")), "{error}");
             close_all([session], &[&group.master]).await;
         }
+    })
+    .await;
+}
+
+/// A withdrawal that was not answered may arrive late, and would end the same claim if that were entered again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_claim_whose_withdrawal_was_not_answered_is_not_entered_again() {
+    on_all(|layout| async move {
+        let alone = server(&[]);
+        let proxy = Proxy::to(&alone.address()).unwrap();
+        let url = layout.url(&format!("redis://{}?replicas=any", proxy.address()));
+        let engine: Arc<dyn Engine> = Arc::new(Redis::from_url(&url).unwrap());
+        let (session, ttl) = (SessionId::random().unwrap(), ms(3000));
+        let opening = Opening::new(session, ttl, Keep::Nobody, About::this_process());
+        engine.open(Arc::new(opening)).await.unwrap();
+        let claim = |seq| {
+            Arc::new(Claim {
+                id: ClaimId { session, seq },
+                name: Name::new("late").unwrap(),
+                capacity: 1,
+                weight: 1,
+                wait: Wait::No,
+                again: false,
+                floor: None,
+                ttl,
+                lease: None,
+                note: "".into(),
+            })
+        };
+        // The scripts are known after that, and the grant was withdrawn.
+        let error = engine.claim(claim(1)).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Unavailable && error.had_no_effect(), "{error}");
+        let mut asked = false;
+        proxy.lose_replies_matching(Loss::Stall, move |request| {
+            let has = |word: &[u8]| request.windows(word.len()).any(|part| part == word);
+            let lose = asked && has(b"late");
+            asked |= has(b"ROLE");
+            lose
+        });
+        let error = engine.claim(claim(2)).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Unavailable && !error.had_no_effect(), "{error}");
+        proxy.lose_nothing();
+        let again = engine.claim(claim(2)).await;
+        assert!(matches!(again, Ok(Standing::Gone)), "{again:?}");
+        engine.withdraw(claim(2), Exit::Own).await.unwrap();
+        engine.close(session).await.unwrap();
     })
     .await;
 }
