@@ -27,8 +27,8 @@ usage: cargo xtask TASK
                           everything that must pass before a change is merged
   servers                 get the servers that tests run, and tell where they are
   proto                   generate the code that speaks etcd's protocol
-  bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql, etcd,
-                          zookeeper
+  bench NAME              run a benchmark: core, cli, redis, redisson, redlock, sql, crowd,
+                          etcd, zookeeper
   soak NAME [--times N]   run something for long: worlds, quorum, counting, redlock, topologies,
                           conformance, suite, load
   tidy                    check what the style guide can check by machine
@@ -97,6 +97,7 @@ usage: cargo xtask bench NAME
           BRAMAH_BENCH_ONLY=G5 runs one goal: G1 (with G2 and G3), G4, G5, G6, G8 (with growth)
   redlock  locks on 3 and 5 masters against rslock on the same ones
   sql     locks in databases against two bare transactions over the same connections
+  crowd   up to 5,000 waiters of four processes for one lock in each database
   etcd, zookeeper
           locks there against the bare calls and the bare recipe, alone, contended, and with 10 to 2,000 in one line,
           on one member and on three. BRAMAH_BENCH_ONLY=pairs,handoff,crowd names the parts. Exits and rounds as redis

@@ -23,6 +23,7 @@ use crate::{
     keeper::{Due, Order},
     parting::{Parting, settle},
     seat::{Phase, Seat},
+    trouble::Told,
 };
 
 pub(crate) use crate::{
@@ -82,11 +83,9 @@ pub(crate) struct Core {
     /// go on until then, also when there is nothing to renew.
     doubt_until_ns: AtomicU64,
     /// Why nothing is granted although nobody may hold it, and until when that was true.
-    hindrance: Mutex<Option<(Moment, Error)>>,
+    hindrance: Told,
     /// Why the store does not answer, while somebody waits for it, and until when that is taken to be so.
-    outage: Mutex<Option<(Moment, Error)>>,
-    /// Whether there is one: every answer looks at this.
-    is_out: AtomicBool,
+    outage: Told,
     closing: Mutex<Option<Arc<Gone>>>,
 }
 
@@ -115,9 +114,8 @@ impl Core {
             armed: AtomicBool::new(false),
             places_armed: AtomicBool::new(false),
             doubt_until_ns: AtomicU64::new(0),
-            hindrance: Mutex::default(),
-            outage: Mutex::default(),
-            is_out: AtomicBool::new(false),
+            hindrance: Told::default(),
+            outage: Told::default(),
             closing: Mutex::new(None),
         };
         core.set_ttl(ttl);
@@ -268,37 +266,26 @@ impl Core {
 
     /// The store does not take part, and is asked again within `span`.
     pub(crate) fn hinder(&self, error: Error, span: Duration) {
-        let until = self.clock.now() + span;
-        *self.hindrance.lock().unwrap_or_else(PoisonError::into_inner) = Some((until, error));
+        self.hindrance.tell(self.clock.now() + span, error);
     }
 
     pub(crate) fn hindrance(&self) -> Option<Error> {
-        self.unless_over(&self.hindrance)
+        self.hindrance.get(&self.clock)
     }
 
     /// The store did not answer a waiter, which asks again; this is known to be over after `span` at the latest.
     pub(crate) fn begin_outage(&self, error: Error, span: Duration) {
-        let until = self.clock.now() + span;
-        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some((until, error));
-        self.is_out.store(true, Ordering::Release);
+        self.outage.tell(self.clock.now() + span, error);
     }
 
     /// The store has answered somebody.
     pub(crate) fn end_outage(&self) {
-        if self.is_out.load(Ordering::Acquire) && self.is_out.swap(false, Ordering::AcqRel) {
-            *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+        self.outage.clear();
     }
 
     /// Why the store does not answer. Of some of its nodes perhaps: other waiters may be served meanwhile.
     pub(crate) fn outage(&self) -> Option<Error> {
-        self.unless_over(&self.outage)
-    }
-
-    fn unless_over(&self, told: &Mutex<Option<(Moment, Error)>>) -> Option<Error> {
-        let now = self.clock.now();
-        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.as_ref().filter(|(until, _)| now < *until).map(|(_, error)| error.clone())
+        self.outage.get(&self.clock)
     }
 
     /// Whether a message that entered the claim may come after it has left, and no renewal would find it.

@@ -1,11 +1,17 @@
 //! A store that does not answer somebody who waits, and why a wait ended without a lock.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tracing::debug;
 
 use crate::{
-    Error, ErrorKind, Moment,
+    Clock, Error, ErrorKind, Moment,
     core::{Core, Want},
     parting::jittered,
 };
@@ -15,6 +21,32 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 /// A question without an answer for so long means that the store is down, and not that the wait was short.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// Why a store does not serve a session, told until then.
+#[derive(Default)]
+pub(crate) struct Told {
+    why: Mutex<Option<(Moment, Error)>>,
+    /// Whether there is anything: every answer looks at this.
+    is_told: AtomicBool,
+}
+
+impl Told {
+    pub(crate) fn tell(&self, until: Moment, error: Error) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some((until, error));
+        self.is_told.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn clear(&self) {
+        if self.is_told.load(Ordering::Acquire) && self.is_told.swap(false, Ordering::AcqRel) {
+            *self.why.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    pub(crate) fn get(&self, clock: &Clock) -> Option<Error> {
+        let told = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        told.as_ref().filter(|(until, _)| clock.now() < *until).map(|(_, error)| error.clone())
+    }
+}
 
 /// What one caller knows of a store that has not been answering.
 pub(crate) struct Trouble {

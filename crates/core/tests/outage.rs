@@ -120,21 +120,21 @@ async fn an_endless_wait_outlasts_any_outage_and_asks_about_once_a_second() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_with_a_limit_ends_with_it_and_says_why() {
     let (store, session, _) = opened().await;
-    let mutex = session.mutex("a").unwrap();
+    let (clock, mutex) = (Clock::runtime(), session.mutex("a").unwrap());
     for state in [State::Down, State::ForgotAndDown] {
         store.state.send_replace(state);
         // Far more and far less than a third of the ttl.
         for wait in [2 * MINUTE, Duration::from_millis(1500)] {
-            let began = Clock::runtime().now();
+            let began = clock.now();
             let error = mutex.lock_within(wait).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{state:?}: {error}");
-            let took = Clock::runtime().now().since(began);
+            let took = clock.now().since(began);
             assert!(took >= wait && took < wait + Duration::from_millis(50), "{state:?}: {took:?}");
         }
-        let began = Clock::runtime().now();
+        let began = clock.now();
         assert_eq!(mutex.try_lock().await.unwrap_err().kind(), ErrorKind::Unavailable);
         assert_eq!(mutex.lock_within(Duration::ZERO).await.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert!(Clock::runtime().now().since(began) < Duration::from_millis(50), "a try does not wait");
+        assert!(clock.now().since(began) < Duration::from_millis(50), "a try does not wait");
     }
 }
 

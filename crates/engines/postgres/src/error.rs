@@ -68,6 +68,11 @@ pub(crate) fn is_undone(error: &dyn DatabaseError) -> bool {
     matches!(error.code().as_deref(), Some("40001" | "40P01")) || is_cancelled(error)
 }
 
+/// Whether a lock was not available in the time that the statement had for it.
+pub(crate) fn is_locked(error: &dyn DatabaseError) -> bool {
+    error.code().as_deref() == Some("55P03")
+}
+
 /// Whether a statement was cancelled.
 pub(crate) fn is_cancelled(error: &dyn DatabaseError) -> bool {
     error.code().as_deref() == Some("57014")

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use bramah_core::{Clock, ErrorKind, Result};
+use bramah_core::{Clock, Result};
+use bramah_relational::Trouble;
 use sqlx::Row;
 
-use crate::base::Database;
+use crate::{base::Database, error};
 
 /// What table mode needs.
 pub(crate) const TABLE: &str = include_str!("../sql/schema.sql");
@@ -42,12 +43,16 @@ impl Database {
         let clock = Clock::boot();
         let until = clock.now() + PATIENCE;
         loop {
-            match self.desk.call(text.clone(), PATIENCE).await {
-                Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < until => {
-                    tracing::debug!(%error, "the tables are in use; trying again");
+            match self.desk.calls().query(text.clone(), PATIENCE).await {
+                Err(Trouble::Said(sqlx::Error::Database(error)))
+                    if error::is_locked(&*error) && clock.now() < until =>
+                {
                     clock.nap(PAUSE).await;
                 }
-                done => return done.map(drop),
+                done => {
+                    let explain = |trouble: Trouble| trouble.explain(self.desk.server(), error::meaning);
+                    return done.map(drop).map_err(explain);
+                }
             }
         }
     }

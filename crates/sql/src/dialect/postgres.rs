@@ -30,9 +30,8 @@ impl Words for Postgres {
     fn is_rolled_back(answer: &sqlx::Error) -> bool {
         let theirs = answer.as_database_error().and_then(|why| why.try_downcast_ref::<PgDatabaseError>());
         theirs.is_some_and(|why| {
-            let is_unknown = |class: &&str| why.code().starts_with(*class);
-            why.severity() == PgSeverity::Error
-                && !["08", "40003", "57P", "58"].iter().any(|class| is_unknown(&class))
+            let is_unknown = ["08", "40003", "57P", "58"].iter().any(|class| why.code().starts_with(class));
+            why.severity() == PgSeverity::Error && !is_unknown
         })
     }
 
