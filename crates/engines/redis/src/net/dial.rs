@@ -1,6 +1,12 @@
 //! A new connection: socket, TLS, greeting.
 
-use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bramah_core::{Error, ErrorKind, Result};
 use bramah_remote::{Lent, Office};
@@ -39,6 +45,8 @@ pub(super) struct Dialer {
     client_name: Option<String>,
     timeout: Duration,
     office: Office,
+    /// Who has let us in before. A connection to one of these that ends at once is made again without asking why.
+    hosts: Mutex<HashSet<String>>,
 }
 
 /// A fresh connection.
@@ -110,6 +118,7 @@ impl Dialer {
             client_name: config.client_name.clone(),
             timeout: config.connect_timeout,
             office: office.clone(),
+            hosts: Mutex::default(),
         }
     }
 
@@ -162,10 +171,15 @@ impl Dialer {
         traffic: Arc<Traffic>,
     ) -> Result<Line> {
         match within(self.timeout, pin!(self.try_open(address, hear, traffic))).await {
-            Ok(Err(error)) if error::is_cut_off(&error) => {
+            Ok(Err(error)) if error::is_cut_off(&error) && !self.hosts().contains(&address.to_string()) => {
                 Err(self.rejection(address).await.unwrap_or(error))
             }
-            Ok(line) => line,
+            Ok(line) => {
+                if line.is_ok() {
+                    self.hosts().insert(address.to_string());
+                }
+                line
+            }
             Err(_) => {
                 let next = match self.tls {
                     Some(_) => "is it up, and does that port speak tls?",
@@ -178,6 +192,10 @@ impl Dialer {
                 Err(Error::new(ErrorKind::Unavailable, text))
             }
         }
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the server ended a connection before it answered, if it says so to one that writes nothing.
